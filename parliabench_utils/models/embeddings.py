@@ -1,0 +1,136 @@
+"""Sentence embeddings, kept on disk, and token embeddings, kept in memory.
+
+Notebooks 02 (references, centroids), 04 (does a speech touch its context), 05 (BERTScore, MoverScore, GRUEN's focus)
+and 06 use it. Weights are read when the first text that is not in the cache turns up.
+
+    encoder = SentenceEncoder()
+    vectors = encoder.encode(["My Lords, I beg to move.", "Order."])   # (2, 384) unit rows
+    float(vectors[0] @ vectors[1])
+"""
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parliabench_utils.models.embedding_cache import EmbeddingCache, text_key
+from parliabench_utils.models.encoders import (
+    PACKAGED,
+    best_device,
+    clean,
+    encoder_folder,
+    load_encoder,
+    piece_limit,
+    require_mean_pooling,
+    unit_rows,
+    with_specials,
+)
+
+LONG_TEXT = {
+    "chunk": "chunks of equal size, averaged by length",
+    "cut": "cut at the limit, as sentence-transformers does",
+}
+
+
+class SentenceEncoder:
+    """Unit vectors of texts by mean pooling, float32 on the CPU or the GPU that is there.
+
+    `long_text`: `chunk` (default) splits a text over the encoder's limit into chunks of equal size and averages their
+    vectors, weighted by length; `cut` drops the rest. Rows are rounded to 6 decimals, because a batch of another size
+    moves the seventh.
+    """
+
+    def __init__(
+        self, name: str = "all-MiniLM-L6-v2", long_text: str = "chunk", cache: bool = True, batch_size: int = 32
+    ):
+        if long_text not in LONG_TEXT:
+            raise ValueError(f"long_text {long_text!r}: one of {', '.join(LONG_TEXT)}")
+        self.name, self.long_text, self.batch_size = name, long_text, batch_size
+        self._cache = EmbeddingCache(self._cache_key) if cache else None
+
+    @cached_property
+    def _cache_key(self) -> str:
+        fingerprint = PACKAGED[self.name][2][:16] if self.name in PACKAGED else self._loaded[2]
+        return f"{Path(self.name).name}-{fingerprint[:16]}-{self.long_text}"
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any, str]:
+        tokenizer, model, fingerprint = load_encoder(self.name)
+        require_mean_pooling(encoder_folder(self.name))
+        return tokenizer, model.to(best_device()), fingerprint
+
+    @cached_property
+    def limit(self) -> int:
+        """Pieces, special ones included, that one pass reads: 256 for MiniLM, 384 for mpnet."""
+        folder, (tokenizer, model, _) = encoder_folder(self.name), self._loaded
+        config = folder / "sentence_bert_config.json" if isinstance(folder, Path) else None
+        named = {"all-mpnet-base-v2": 384}.get(Path(self.name).name, 512)
+        if config and config.is_file():
+            named = json.loads(config.read_text())["max_seq_length"]
+        return piece_limit(tokenizer, model, named)
+
+    @property
+    def signature(self) -> str:
+        """What fixes a vector: model, weights, pooling, what happens to long texts, precision."""
+        return f"encoder:{self._cache_key}|pool:mean|norm:l2|dtype:fp32|round:6"
+
+    def encode(self, texts: Sequence[str | None]) -> np.ndarray:
+        """float32 array (n_texts, dimension) of unit rows; NaN rows for empty texts. Equal texts are encoded once."""
+        cleaned = [clean(text) for text in texts]
+        keys = [text_key(text) for text in cleaned]
+        known = self._cache.read() if self._cache else {}
+        missing = {key: text for key, text in zip(keys, cleaned, strict=True) if text and key not in known}
+        known = known | self._compute(missing)
+        width = len(next(iter(known.values()))) if known else self._loaded[1].config.hidden_size
+        nothing = np.full(width, np.nan, dtype=np.float32)
+        rows = [known[key] if text else nothing for key, text in zip(keys, cleaned, strict=True)]
+        return np.stack(rows) if rows else np.empty((0, width), dtype=np.float32)
+
+    def _compute(self, missing: dict[bytes, str], block: int = 1024) -> dict[bytes, np.ndarray]:
+        order = sorted(
+            missing, key=lambda key: (len(missing[key]), key)
+        )  # texts of like length together: little padding
+        found: dict[bytes, np.ndarray] = {}
+        for start in range(0, len(order), block):
+            part = order[start : start + block]
+            vectors = self._forward([missing[key] for key in part])
+            rows = dict(zip(part, vectors, strict=True))
+            if self._cache:
+                self._cache.append(rows)
+            found |= rows
+        return found
+
+    def _forward(self, texts: list[str]) -> np.ndarray:
+        pieces = self._loaded[0](texts, add_special_tokens=False, verbose=False)["input_ids"]
+        chunks = [(row, chunk) for row, ids in enumerate(pieces) for chunk in self._chunks(ids)]
+        owner = np.array([row for row, _ in chunks])
+        vectors = self._pooled([chunk for _, chunk in chunks])  # (n_chunks, dimension), unit rows
+        weight = np.array([len(chunk) or 1 for _, chunk in chunks], dtype=np.float64)
+        total = np.zeros((len(texts), vectors.shape[1]))
+        np.add.at(total, owner, vectors * weight[:, None])
+        return unit_rows(total).round(6).astype(np.float32)
+
+    def _chunks(self, ids: list[int]) -> list[list[int]]:
+        room = self.limit - self._loaded[0].num_special_tokens_to_add()
+        if len(ids) <= room or self.long_text == "cut":
+            return [ids[:room]]
+        return [part.tolist() for part in np.array_split(np.array(ids), -(-len(ids) // room))]
+
+    def _pooled(self, chunks: list[list[int]]) -> np.ndarray:
+        import torch
+
+        tokenizer, model, _ = self._loaded
+        rows = np.empty((len(chunks), model.config.hidden_size))
+        order = sorted(range(len(chunks)), key=lambda i: len(chunks[i]))
+        for start in range(0, len(order), self.batch_size):
+            batch = order[start : start + self.batch_size]
+            full = [with_specials(tokenizer, chunks[i]) for i in batch]
+            inputs = tokenizer.pad({"input_ids": full}, return_tensors="pt").to(model.device)
+            with torch.inference_mode():
+                hidden = model(**inputs).last_hidden_state  # (batch, pieces, dimension)
+            mask = inputs["attention_mask"].unsqueeze(-1)
+            rows[batch] = ((hidden * mask).sum(1) / mask.sum(1)).double().cpu().numpy()
+        return unit_rows(rows)

