@@ -1,0 +1,74 @@
+"""`python -m parliabench_utils run NOTEBOOK --profile P [--run NAME] [--model M --type T --shard K] [--set key=value]`.
+
+`fetch-corpus` and `fetch-models` bring what the paper profile needs; `report` prints the headline table of a finished run.
+"""
+
+import argparse
+import sys
+
+from parliabench_utils.run.params import SCHEMAS, parse_setting
+from parliabench_utils.run.runner import StageFailed, run_notebook
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit status 0 when all went well, 1 when a stage failed, 2 for a wrong call, parameter or input."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.command(options)
+    except StageFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except (ValueError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m parliabench_utils", description="ParliaBench")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="run one notebook headlessly, or skip it when its outputs are valid")
+    run.add_argument("notebook", help=f"one of {', '.join(SCHEMAS)}")
+    run.add_argument("--profile", default="demo", help="folder of params/ (default: demo)")
+    run.add_argument("--run", help="name of the folder under outputs/ (default: the profile's name)")
+    run.add_argument("--model", help="only this model (03 to 07)")
+    run.add_argument("--type", help="only this type: baseline, fine-tuned or human (04 to 07)")
+    run.add_argument("--shard", type=int, help="only this shard of the prompts (04)")
+    run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a parameter; may be repeated")
+    run.set_defaults(command=_run)
+    corpus = commands.add_parser("fetch-corpus", help="download ParlaMint-GB into the data folder")
+    corpus.add_argument("--data-root", default="data")
+    corpus.set_defaults(command=_fetch_corpus)
+    models = commands.add_parser("fetch-models", help="download models of params/models/ and record their revisions")
+    models.add_argument("names", nargs="+")
+    models.set_defaults(command=_fetch_models)
+    report = commands.add_parser("report", help="print the headline table of a finished run and where its report is")
+    report.add_argument("--run", default="demo")
+    report.set_defaults(command=_report)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> None:
+    named = {key: getattr(options, key) for key in ("run", "model", "type", "shard")}
+    given = {key: value for key, value in named.items() if value is not None}
+    run_notebook(options.notebook, options.profile, dict(map(parse_setting, options.set)) | given)
+
+
+def _fetch_corpus(options: argparse.Namespace) -> None:
+    from parliabench_utils.corpus.download import fetch_corpus
+
+    print(f"the corpus is in {fetch_corpus(options.data_root)}")
+
+
+def _fetch_models(options: argparse.Namespace) -> None:
+    from parliabench_utils.models.loading import fetch_model
+
+    for name in options.names:
+        print(f"{name}: revision {fetch_model(name)}")
+
+
+def _report(options: argparse.Namespace) -> None:
+    from parliabench_utils.results.report import headline
+    from parliabench_utils.run.project import outputs_root
+
+    print(headline(outputs_root() / options.run))

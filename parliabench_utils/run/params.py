@@ -1,0 +1,162 @@
+"""The parameters of each notebook: one pydantic model a notebook, strict types, unknown keys refused before a kernel starts.
+
+Defaults are the demo's, the same as in the notebook's cell tagged `parameters`; a test keeps the two and `params/demo/` equal.
+
+>>> validate("01_ingest", {"sede": 9})
+Traceback (most recent call last):
+ValueError: 01_ingest: unknown parameter 'sede'; did you mean 'seed'?
+"""
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from parliabench_utils.run.project import project_root
+
+SpeechType = Literal["baseline", "fine-tuned"]
+
+
+class Common(BaseModel):
+    """What all nine notebooks declare (`params/<profile>/common.yaml`)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    run: str = Field("demo", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    profile: str = Field("demo", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    seed: int = Field(42, ge=0)
+    data_root: str = "data"
+    models: list[str] = Field(["smollm2-135m", "smollm2-135m-nf4"], min_length=1)
+    types: list[SpeechType] = Field(["baseline", "fine-tuned"], min_length=1)
+    n_threads: int = Field(2, ge=1)
+    offline: bool = True
+
+
+class Job(Common):
+    """03 to 07 can be cut into jobs: the runner's --model, --type and --shard set these; empty or -1 means all."""
+
+    model: str = ""
+    type: Literal["", "baseline", "fine-tuned", "human"] = ""
+    shard: int = Field(-1, ge=-1)
+
+
+class Ingest(Common):
+    """01_ingest."""
+
+
+class Dataset(Common):
+    """02_dataset."""
+
+
+class Finetune(Job):
+    """03_finetune."""
+
+
+class Generate(Job):
+    """04_generate."""
+
+
+class TextMetrics(Job):
+    """05_text_metrics."""
+
+
+class Alignment(Job):
+    """06_political_alignment."""
+
+
+class Judge(Job):
+    """07_judge."""
+
+
+class Statistics(Common):
+    """08_statistics."""
+
+
+class Figures(Common):
+    """09_figures."""
+
+
+SCHEMAS: dict[str, type[Common]] = {
+    "01_ingest": Ingest,
+    "02_dataset": Dataset,
+    "03_finetune": Finetune,
+    "04_generate": Generate,
+    "05_text_metrics": TextMetrics,
+    "06_political_alignment": Alignment,
+    "07_judge": Judge,
+    "08_statistics": Statistics,
+    "09_figures": Figures,
+}
+
+
+def schema_of(notebook: str) -> type[Common]:
+    """The parameter model of a notebook. Raises ValueError with the nearest name for an unknown notebook."""
+    if notebook not in SCHEMAS:
+        raise ValueError(f"no notebook {notebook!r}{_did_you_mean(notebook, SCHEMAS)}; there are {', '.join(SCHEMAS)}")
+    return SCHEMAS[notebook]
+
+
+def validate(notebook: str, values: dict[str, Any]) -> Common:
+    """`values` as the notebook's parameters. Raises ValueError that names each wrong key, and the nearest valid one."""
+    schema = schema_of(notebook)
+    for key in values:
+        if key not in schema.model_fields:
+            raise ValueError(f"{notebook}: unknown parameter {key!r}{_did_you_mean(key, schema.model_fields)}")
+    try:
+        return schema(**values)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}, got {e['input']!r}" for e in error.errors())
+        raise ValueError(f"{notebook}: {problems}") from error
+
+
+def read_profile(notebook: str, profile: str) -> dict[str, Any]:
+    """`params/<profile>/common.yaml` overlaid with `params/<profile>/<notebook>.yaml`, flat."""
+    folder = project_root() / "params" / profile
+    if not folder.is_dir():
+        profiles = sorted(path.parent.name for path in folder.parent.glob("*/common.yaml"))
+        raise ValueError(f"no profile {profile!r}{_did_you_mean(profile, profiles)}; there are {', '.join(profiles)}")
+    return read_yaml(folder / "common.yaml") | read_yaml(folder / f"{notebook}.yaml")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A parameter file: flat `key: value` lines. Raises ValueError with the file where it is something else."""
+    if not path.is_file():
+        raise ValueError(f"parameter file {path} is missing")
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not isinstance(values, dict | None):
+        raise ValueError(f"{path}: expected `key: value` lines")
+    return values or {}
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`key=value` of the command line, the value read as YAML: `seed=7`, `models=[a, b]`, `corpus=mini`."""
+    key, sign, value = text.partition("=")
+    if not sign or not key.strip():
+        raise ValueError(f"--set {text!r}: expected key=value")
+    return key.strip(), yaml.safe_load(value) if value.strip() else ""
+
+
+def resolve(notebook: str, profile: str, settings: dict[str, Any]) -> Common:
+    """A notebook's parameters: its profile's files, then `settings`; the run's name defaults to the profile's."""
+    return validate(notebook, {"run": profile, "profile": profile} | read_profile(notebook, profile) | settings)
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """A safe loader that refuses a key given twice in one file, where YAML would let the later one win in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
+        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
+        if twice:
+            raise yaml.constructor.ConstructorError(None, None, f"given twice: {', '.join(twice)}", node.start_mark)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _did_you_mean(name: str, known: Any) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"

@@ -1,0 +1,56 @@
+"""Where things are: the project's root, the folder of outputs, the user's cache.
+
+Used by every notebook through `start`, and by the runner.
+
+>>> project_root().joinpath("pyproject.toml").is_file()
+True
+"""
+
+import os
+from pathlib import Path
+
+
+def project_root() -> Path:
+    """The checkout that holds notebooks/ and params/, found from the package's own place.
+
+    Raises FileNotFoundError where the package was installed without its checkout (the notebooks are part of the project).
+    """
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "notebooks").is_dir() or not (root / "params").is_dir():
+        raise FileNotFoundError(
+            f"{root} has no notebooks/ and params/: install ParliaBench from a checkout with `pip install -e .` (make env)"
+        )
+    return root
+
+
+def outputs_root() -> Path:
+    """`outputs/` of the project, or the folder that the environment variable PARLIABENCH_OUTPUTS names."""
+    return Path(os.environ.get("PARLIABENCH_OUTPUTS") or project_root() / "outputs").resolve()
+
+
+def cache_folder(name: str) -> Path:
+    """A folder for things that can be made again (converted weights, embeddings), shared by all runs of a user.
+
+    The environment variable PARLIABENCH_CACHE moves it. Entries are keyed by content hashes, so it is always safe to delete.
+    """
+    from platformdirs import user_cache_path
+
+    base = Path(os.environ.get("PARLIABENCH_CACHE") or user_cache_path("parliabench"))
+    folder = base / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def find_data(name: str, data_root: str) -> Path:
+    """A file or folder that a parameter names: as given (relative to the project's root), else under `data_root`."""
+    root = project_root()
+    candidates = [root / name, root / data_root / name]
+    for candidate in candidates:
+        if candidate.exists():
+            return candidate.resolve()
+    raise FileNotFoundError(f"{name!r} was not found; looked at {' and '.join(str(path) for path in candidates)}")
+
+
+def corpus_folder(corpus: str, data_root: str) -> Path:
+    """The corpus that the parameter `corpus` names: `mini` is the embedded one, else a root file or folder (`find_data`)."""
+    return Path(__file__).resolve().parents[1] / "corpus/mini" if corpus == "mini" else find_data(corpus, data_root)

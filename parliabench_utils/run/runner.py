@@ -1,0 +1,142 @@
+"""The only thing that starts a notebook: jupytext → parameter check → papermill → manifest.
+
+Papermill alone runs on with a misspelt parameter, a lost tag or a string where a number belongs, and its executed notebook looks
+fine when the kernel was killed. This module refuses the first three before a kernel starts, and writes the status itself, last.
+
+    python -m parliabench_utils run 01_ingest --profile demo
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from parliabench_utils.run.manifest import Manifest
+from parliabench_utils.run.params import resolve, schema_of
+from parliabench_utils.run.project import project_root
+from parliabench_utils.run.session import RUNNER_VARIABLE
+
+LOG_LINES_SHOWN = 20
+LARGE_NOTEBOOK_BYTES = 5 * 2**20
+KERNEL_CONFIGURATION = "c.HistoryManager.enabled = False\n"
+
+
+class StageFailed(RuntimeError):
+    """A notebook did not end well; the message names the executed notebook, the failing cell and the last log lines."""
+
+
+def run_notebook(notebook: str, profile: str, settings: dict[str, Any]) -> Path:
+    """Run a notebook with a profile's parameters and `settings` on top; skip it when its outputs are still valid.
+
+    Returns the path of its manifest. Raises ValueError (parameters, tags) and FileNotFoundError (inputs) before a kernel starts,
+    StageFailed afterwards.
+    """
+    params = resolve(notebook, profile, settings)
+    source = read_notebook(notebook)
+    job = Manifest.open(notebook, params)
+    if job.skipped:
+        print(f"{job.name}: skipped, parameters, inputs and code are the same", flush=True)
+        return job.path
+    print(f"{job.name}: started", flush=True)
+    try:
+        _execute(source, job)
+        job.done()
+    except BaseException as error:
+        job.failed(f"{type(error).__name__}: {error}")
+        raise
+    print(f"{job.name}: done", flush=True)
+    return job.path
+
+
+def read_notebook(notebook: str) -> Any:
+    """`notebooks/<notebook>.py` as a notebook. Raises ValueError unless exactly one cell is tagged `parameters`."""
+    import jupytext
+
+    schema_of(notebook)
+    path = project_root() / "notebooks" / f"{notebook}.py"
+    source = jupytext.read(path)
+    tagged = [cell for cell in source.cells if "parameters" in cell.metadata.get("tags", [])]
+    if len(tagged) != 1:
+        raise ValueError(f"{path.name}: {len(tagged)} cells are tagged `parameters`, expected exactly one")
+    source.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return source
+
+
+def _execute(source: Any, job: Manifest) -> None:
+    """Run the notebook in one kernel of this environment; its output goes to the terminal and a log as it comes."""
+    import nbformat
+    import papermill
+
+    executed = job.folder / "notebooks" / f"{job.name}.ipynb"
+    executed.parent.mkdir(parents=True, exist_ok=True)
+    log = executed.with_suffix(".log")
+    with _kernel_environment(job.stage) as scratch, log.open("w", encoding="utf-8") as file:
+        nbformat.write(source, scratch / "source.ipynb")
+        output = _Tee(sys.stdout, file)
+        try:
+            papermill.execute_notebook(
+                str(scratch / "source.ipynb"),
+                str(executed),
+                parameters=job.params.model_dump(),
+                kernel_name="python3",
+                language="python",
+                cwd=str(project_root()),
+                progress_bar=False,
+                stdout_file=output,
+                stderr_file=output,
+            )
+        except Exception as error:
+            raise StageFailed(_failure(job.name, executed, log, error)) from error
+    if executed.stat().st_size > LARGE_NOTEBOOK_BYTES:
+        print(f"{job.name}: the executed notebook has {executed.stat().st_size / 2**20:.1f} MiB", flush=True)
+
+
+@contextmanager
+def _kernel_environment(stage: str) -> Iterator[Path]:
+    """A private IPython folder without history, so that parallel kernels share no database; variables are put back after."""
+    with tempfile.TemporaryDirectory(prefix="parliabench-") as name:
+        profile = Path(name) / "profile_default"
+        profile.mkdir()
+        (profile / "ipython_kernel_config.py").write_text(KERNEL_CONFIGURATION, encoding="utf-8")
+        mine = {
+            "IPYTHONDIR": name,
+            "JUPYTER_PREFER_ENV_PATH": "1",
+            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            RUNNER_VARIABLE: stage,
+        }
+        before = {key: os.environ.get(key) for key in mine}
+        os.environ.update(mine)
+        try:
+            yield Path(name)
+        finally:
+            for key, value in before.items():
+                os.environ.pop(key) if value is None else os.environ.update({key: value})
+
+
+class _Tee:
+    """A text stream that writes to several others at once."""
+
+    def __init__(self, *streams: TextIO):
+        self.streams = streams
+
+    def write(self, text: str) -> None:
+        for stream in self.streams:
+            stream.write(text)
+
+    def flush(self) -> None:
+        for stream in self.streams:
+            stream.flush()
+
+
+def _failure(name: str, executed: Path, log: Path, error: Exception) -> str:
+    """What a person needs to go on: which cell, which error, the last log lines, where the whole story is."""
+    source = getattr(error, "source", None)
+    if source is not None:
+        problem = f"cell [{error.exec_count}] raised {error.ename}: {error.evalue}\n{source.strip()}"
+    else:
+        problem = f"{type(error).__name__}: {error} (was the kernel killed, for want of memory perhaps?)"
+    lines = log.read_text(encoding="utf-8").splitlines()[-LOG_LINES_SHOWN:]
+    return "\n".join([f"{name} failed: {problem}", "last lines of the log:", *lines, f"see {executed} and {log.name}"])

@@ -1,0 +1,212 @@
+"""The nine stages as a table: what each reads and writes, for given parameters. The runner, Snakemake and Figure 1 share it.
+
+>>> STAGES["04_generate"].title
+'Generate'
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from parliabench_utils.run.params import Common
+from parliabench_utils.run.project import corpus_folder, project_root
+
+HUMAN = "human"
+JOB_KEYS = ("model", "type", "shard")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One notebook: `inputs` and `outputs` take (parameters, run folder) and return files or folders.
+
+    `job_keys` are the ways in which its work can be cut: none, by model, by type, by shard.
+    """
+
+    name: str
+    title: str
+    job_keys: tuple[str, ...]
+    inputs: Callable[[Common, Path], list[Path]]
+    outputs: Callable[[Common, Path], list[Path]]
+
+
+def model_types(stage: str, params: Common) -> list[tuple[str, str]]:
+    """The (model, type) pairs of a call, human speeches last; one pair when --model and --type are given."""
+    if stage == "03_finetune":
+        pairs = [(model, "fine-tuned") for model in params.models]
+    else:
+        pairs = [(model, kind) for model in params.models for kind in params.types]
+    if stage in ("05_text_metrics", "06_political_alignment", "07_judge"):
+        pairs.append((HUMAN, HUMAN))
+    wanted = [p for p in pairs if params.model in ("", p[0]) and params.type in ("", p[1])]
+    if not wanted:
+        known = ", ".join("/".join(pair) for pair in pairs)
+        raise ValueError(f"{stage}: no job {params.model or 'any'}/{params.type or 'any'}; there are {known}")
+    return wanted
+
+
+def shards(params: Common, folder: Path) -> list[int]:
+    """The shard numbers that a call of 04 generates: all that prompts.jsonl names, or the one of --shard."""
+    from parliabench_utils.run.artefacts import read_jsonl
+
+    known = sorted({row["shard"] for row in read_jsonl(folder / "02_dataset/prompts.jsonl")})
+    if params.shard == -1:
+        return known
+    if params.shard not in known:
+        raise ValueError(f"no shard {params.shard} in 02_dataset/prompts.jsonl; there are {known}")
+    return [params.shard]
+
+
+def writes_summary(params: Common) -> bool:
+    """Whether a call compares models at its end: a call for one model, type or shard does not."""
+    return not getattr(params, "model", "") and not getattr(params, "type", "") and getattr(params, "shard", -1) == -1
+
+
+def _dataset(*names: str) -> Callable[[Common, Path], list[Path]]:
+    return lambda params, folder: [folder / "02_dataset" / name for name in names]
+
+
+def _model_files(params: Common) -> list[Path]:
+    chosen = [params.model] if getattr(params, "model", "") else params.models
+    return [project_root() / "params/models" / f"{name}.yaml" for name in chosen if name != HUMAN]
+
+
+def _shard_files(stage: str, params: Common, folder: Path) -> list[Path]:
+    generated = folder / "04_generate"
+    if stage == "04_generate":
+        numbers = shards(params, folder) if (folder / "02_dataset/prompts.jsonl").exists() else []
+        return [
+            generated / m / t / f"shard-{number}.jsonl" for m, t in model_types(stage, params) for number in numbers
+        ]
+    return [generated / m / t for m, t in model_types(stage, params)]
+
+
+def _ingest_inputs(params: Common, folder: Path) -> list[Path]:
+    return [corpus_folder(params.corpus, params.data_root)]
+
+
+def _finetune_inputs(params: Common, folder: Path) -> list[Path]:
+    return [*_dataset("train.jsonl", "test.jsonl")(params, folder), *_model_files(params)]
+
+
+def _adapter_files(params: Common, folder: Path) -> list[Path]:
+    names = ("adapter", "train_log.jsonl", "README.md")
+    return [folder / "03_finetune" / model / name for model, _ in model_types("03_finetune", params) for name in names]
+
+
+def _generate_inputs(params: Common, folder: Path) -> list[Path]:
+    tuned = [m for m, t in model_types("04_generate", params) if t == "fine-tuned"]
+    adapters = [folder / "03_finetune" / model / "adapter" for model in tuned]
+    return [folder / "02_dataset/prompts.jsonl", *adapters, *_model_files(params)]
+
+
+def _generate_outputs(params: Common, folder: Path) -> list[Path]:
+    summary = [folder / "04_generate/summary" / name for name in ("kept_prompts.json", "failures.csv")]
+    return _shard_files("04_generate", params, folder) + (summary if writes_summary(params) else [])
+
+
+def _scoring_inputs(stage: str, *dataset: str) -> Callable[[Common, Path], list[Path]]:
+    return lambda params, folder: [*_dataset(*dataset)(params, folder), *_shard_files(stage, params, folder)]
+
+
+def _scored(stage: str, suffix: str, *summary: str) -> Callable[[Common, Path], list[Path]]:
+    def outputs(params: Common, folder: Path) -> list[Path]:
+        files = [folder / stage / m / f"{t}{suffix}" for m, t in model_types(stage, params)]
+        compared = [folder / stage / "summary" / name for name in summary] if writes_summary(params) else []
+        return files + compared
+
+    return outputs
+
+
+def _judge_inputs(params: Common, folder: Path) -> list[Path]:
+    judge = project_root() / "params/judges" / f"{params.judge}.yaml"
+    return [*_scoring_inputs("07_judge", "prompts.jsonl")(params, folder), judge]
+
+
+def _judge_outputs(params: Common, folder: Path) -> list[Path]:
+    files = [folder / "07_judge" / params.judge / m / f"{t}.jsonl" for m, t in model_types("07_judge", params)]
+    names = ("failures.csv", "trust.csv") if writes_summary(params) else ()
+    return files + [folder / "07_judge/summary" / name for name in names]
+
+
+def _statistics_inputs(params: Common, folder: Path) -> list[Path]:
+    prepared = ["01_ingest/speeches.parquet", "01_ingest/dropped.csv", "02_dataset", "04_generate"]
+    return [folder / name for name in [*prepared, "05_text_metrics", "06_political_alignment", "07_judge"]]
+
+
+def _statistics_outputs(params: Common, folder: Path) -> list[Path]:
+    tables = [folder / "tables" / f"table{n:02d}.{kind}" for n in range(1, 14) for kind in ("csv", "tex")]
+    extra = [folder / "tables" / name for name in ("anova.csv", "paper_audit.csv")]
+    return [folder / "08_statistics/scores.parquet", *tables, *extra]
+
+
+def _figure_outputs(params: Common, folder: Path) -> list[Path]:
+    figures = [folder / "figures" / f"fig{n}.{kind}" for n in range(1, 9) for kind in ("pdf", "png")]
+    return [*figures, folder / "report.html"]
+
+
+STAGES = {
+    stage.name: stage
+    for stage in (
+        Stage(
+            "01_ingest",
+            "Ingest",
+            (),
+            _ingest_inputs,
+            lambda params, folder: [folder / "01_ingest/speeches.parquet", folder / "01_ingest/dropped.csv"],
+        ),
+        Stage(
+            "02_dataset",
+            "Dataset",
+            (),
+            lambda params, folder: [folder / "01_ingest/speeches.parquet"],
+            lambda params, folder: [
+                *_dataset(
+                    "train.jsonl",
+                    "test.jsonl",
+                    "prompts.jsonl",
+                    "references.jsonl",
+                    "dropped.csv",
+                    "README.md",
+                    "shared",
+                )(params, folder),
+                folder / "04_generate/human/human/shard-0.jsonl",
+            ],
+        ),
+        Stage("03_finetune", "Fine-tune", ("model",), _finetune_inputs, _adapter_files),
+        Stage("04_generate", "Generate", JOB_KEYS, _generate_inputs, _generate_outputs),
+        Stage(
+            "05_text_metrics",
+            "Text metrics",
+            ("model", "type"),
+            _scoring_inputs("05_text_metrics", "prompts.jsonl", "train.jsonl", "references.jsonl", "shared"),
+            _scored("05_text_metrics", ".parquet", "correlations.csv"),
+        ),
+        Stage(
+            "06_political_alignment",
+            "Political alignment",
+            ("model", "type"),
+            _scoring_inputs("06_political_alignment", "prompts.jsonl", "shared"),
+            _scored("06_political_alignment", ".parquet", "validation.csv"),
+        ),
+        Stage("07_judge", "Judge", ("model", "type"), _judge_inputs, _judge_outputs),
+        Stage("08_statistics", "Statistics", (), _statistics_inputs, _statistics_outputs),
+        Stage(
+            "09_figures",
+            "Figures and report",
+            (),
+            lambda params, folder: [
+                folder / name
+                for name in (
+                    "01_ingest",
+                    "02_dataset",
+                    "03_finetune",
+                    "04_generate",
+                    "07_judge/summary",
+                    "08_statistics",
+                    "tables",
+                )
+            ],
+            _figure_outputs,
+        ),
+    )
+}
