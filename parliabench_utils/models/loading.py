@@ -1,0 +1,216 @@
+"""A model by the name of its file in `params/models/`: specification, weights, adapter.
+
+Used by notebooks 03 (train), 04 (generate), 05 (score) and 07 (judge). Weights are safetensors or GGUF only, code from
+a hub is never run, and an adapter is refused when it was trained on another base.
+
+    from parliabench_utils.models.loading import load_model
+    base = load_model("smollm2-135m", purpose="score")
+    base.model(**base.tokenizer("My Lords,", return_tensors="pt")).logits.shape     # (1, n_tokens, 49152)
+"""
+
+import json
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from parliabench_utils.models.packaged import file_sha256, packaged_smollm2, quiet_loading
+from parliabench_utils.run.project import project_root
+
+Precision = Literal["fp32", "bf16", "nf4"]
+Purpose = Literal["score", "generate", "train"]
+LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")  # paper section 11.2
+
+
+class ModelSpec(BaseModel):
+    """One file of `params/models/`; an unknown key or a wrong type is refused (pydantic's ValidationError names it)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: str  # the file's name, and the folder in outputs/
+    display: str  # as tables and figures print it
+    id: str  # the checkpoint's name on its hub; adapters remember it
+    revision: str | None = None  # commit on the hub; null until fetch-models has written what it got
+    source: Literal["packaged", "hub", "path", "server"]
+    path: str | None = None  # source "path": a folder with safetensors
+    server_url: str | None = None  # source "server": base address of an OpenAI-compatible API, ends in /v1
+    family: Literal["smollm2", "mistral", "llama3", "gemma2", "qwen2", "yi"]
+    precision: Precision  # as trained: LoRA on fp32 or bf16, QLoRA on nf4
+    prequantised: bool = False  # the checkpoint itself is 4-bit, it is not quantised on loading
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    system_role: bool = True  # false: the system text is put in front of the user's (Gemma 2)
+    chat_template: str | None = None  # Jinja; null takes the tokenizer's own
+    stop: list[str]  # tokens that end the assistant's turn, each one token of the vocabulary
+    lora_targets: list[str] = list(LORA_TARGETS)
+    sha256: str | None = None  # of the packaged weights
+    n_parameters: int  # for the memory estimate
+    licence: str
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in evaluation mode (or ready for PEFT), its tokenizer and what identifies both in a signature."""
+
+    model: Any
+    tokenizer: Any
+    spec: ModelSpec
+    fingerprint: str  # "id@revision precision[+adapter sha]", for signatures and manifests
+    precision: str  # as it runs: "fp32", "bf16", "nf4" or "nf4 dequantised to fp32"
+
+    @property
+    def device(self):
+        """Where inputs must go."""
+        return next(self.model.parameters()).device
+
+
+def read_model_spec(name: str, folder: Path | None = None) -> ModelSpec:
+    """Read `params/models/<name>.yaml`. FileNotFoundError lists the known models."""
+    import yaml
+
+    folder = folder or project_root() / "params" / "models"
+    file = folder / f"{name}.yaml"
+    if not file.is_file():
+        known = ", ".join(sorted(f.stem for f in folder.glob("*.yaml")))
+        raise FileNotFoundError(f"no model {name!r}: {file} does not exist; known: {known}")
+    spec = ModelSpec.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    if spec.name != name:
+        raise ValueError(f"{file}: `name: {spec.name}` must be the file's own name, {name!r}")
+    return spec
+
+
+def as_spec(name_or_spec: str | ModelSpec) -> ModelSpec:
+    """A specification, read from its file when only the name is given."""
+    return name_or_spec if isinstance(name_or_spec, ModelSpec) else read_model_spec(name_or_spec)
+
+
+def weights_location(spec: ModelSpec) -> dict[str, str]:
+    """Arguments of `from_pretrained` that point at the weights: a folder, or a hub name with its revision."""
+    if spec.source == "packaged":
+        return {"pretrained_model_name_or_path": str(packaged_smollm2(spec.sha256))}
+    if spec.source == "path":
+        if not spec.path or not (project_root() / spec.path).is_dir():
+            raise FileNotFoundError(f"params/models/{spec.name}.yaml: path {spec.path!r} is not a folder")
+        return {"pretrained_model_name_or_path": str(project_root() / spec.path)}
+    if spec.source == "hub":
+        return {"pretrained_model_name_or_path": spec.id} | ({"revision": spec.revision} if spec.revision else {})
+    raise ValueError(f"model {spec.name!r} runs on a server ({spec.server_url}); it has no weights to load here")
+
+
+def load_tokenizer(name_or_spec: str | ModelSpec):
+    """The tokenizer with left padding, a padding token and the specification's chat template."""
+    from transformers import AutoTokenizer
+
+    spec = as_spec(name_or_spec)
+    tokenizer = AutoTokenizer.from_pretrained(**weights_location(spec), padding_side="left", trust_remote_code=False)
+    if spec.chat_template is not None:
+        tokenizer.chat_template = spec.chat_template
+    if tokenizer.chat_template is None:
+        raise ValueError(f"params/models/{spec.name}.yaml: chat_template is null and {spec.id} ships none; write one")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def default_device() -> str:
+    """`cuda` where there is one, else `cpu`."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def load_base(spec: ModelSpec, precision: Precision):
+    """The base weights at a precision, in evaluation mode; nf4 quantises on loading unless the file is 4-bit."""
+    import torch
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    options: dict[str, Any] = {"dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
+    if precision == "nf4":
+        if find_spec("bitsandbytes") is None:
+            raise ImportError(f"model {spec.name!r} is 4-bit and needs bitsandbytes: pip install bitsandbytes")
+        options["device_map"] = {"": default_device()}
+        if not spec.prequantised:
+            options["quantization_config"] = BitsAndBytesConfig(
+                load_in_4bit=True,
+                bnb_4bit_quant_type="nf4",
+                bnb_4bit_use_double_quant=True,
+                bnb_4bit_compute_dtype=torch.bfloat16,
+            )
+    with quiet_loading():
+        model = AutoModelForCausalLM.from_pretrained(
+            **weights_location(spec),
+            **options,
+            attn_implementation=spec.attention,
+            use_safetensors=True,  # a pickle can run code
+            trust_remote_code=False,
+        )
+    if precision != "nf4":
+        model = model.to(default_device())
+    return model.eval()
+
+
+def check_adapter(adapter: Path, spec: ModelSpec) -> str:
+    """Refuse an adapter that was trained on another base; return the sha256 of its weights.
+
+    ValueError names both bases. A server or PEFT itself would answer with nonsense instead of an error.
+    """
+    for needed in ("adapter_config.json", "adapter_model.safetensors"):
+        if not (adapter / needed).is_file():
+            raise FileNotFoundError(f"{adapter} has no {needed}: is it an adapter, written whole by notebook 03?")
+    config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+    trained_on = (config.get("base_model_name_or_path"), config.get("revision"))
+    if trained_on != (spec.id, spec.revision):
+        raise ValueError(f"{adapter} was trained on {trained_on}, model {spec.name!r} is {(spec.id, spec.revision)}")
+    base = adapter / "base.json"
+    if base.is_file():
+        precision = json.loads(base.read_text(encoding="utf-8"))["precision"]
+        if precision != spec.precision:
+            raise ValueError(f"{adapter} was trained on {precision} weights, {spec.name!r} is {spec.precision}")
+    return file_sha256(adapter / "adapter_model.safetensors")
+
+
+def running_precision(spec: ModelSpec, purpose: Purpose) -> Precision:
+    """The default: as trained for training; for the rest fp32 on a CPU (batch size changes nothing), bf16 on a GPU."""
+    if purpose == "train":
+        return spec.precision
+    return "fp32" if default_device() == "cpu" else "bf16"
+
+
+def _with_precision(spec: ModelSpec, wanted: Precision):
+    """Weights as trained, then cast: an nf4 model is dequantised, so that it stays the model that was tuned."""
+    import torch
+
+    model = load_base(spec, spec.precision if spec.precision == "nf4" else wanted)
+    if spec.precision != "nf4" or wanted == "nf4":
+        return model, wanted
+    model = model.dequantize().to(torch.float32 if wanted == "fp32" else torch.bfloat16)
+    return model, f"nf4 dequantised to {wanted}"
+
+
+def load_model(
+    name_or_spec: str | ModelSpec,
+    adapter: Path | str | None = None,
+    purpose: Purpose = "score",
+    precision: Precision | None = None,
+) -> LoadedModel:
+    """Load a model for scoring, generating or training; an adapter is merged in memory unless the weights stay 4-bit.
+
+    `precision` overrides `running_precision`. ValueError for an adapter of another base, or nf4 asked of a bf16 model.
+    """
+    from peft import PeftModel
+
+    spec = as_spec(name_or_spec)
+    wanted = precision or running_precision(spec, purpose)
+    if wanted == "nf4" and spec.precision != "nf4":
+        raise ValueError(f"model {spec.name!r} is {spec.precision}; write another params/models file to run it in nf4")
+    tokenizer = load_tokenizer(spec)
+    model, precision_text = _with_precision(spec, wanted)
+    fingerprint = f"{spec.id}@{spec.revision or (spec.sha256 or 'unpinned')[:12]} {precision_text}"
+    if adapter is not None:
+        digest = check_adapter(Path(adapter), spec)
+        model = PeftModel.from_pretrained(model, str(adapter))
+        if wanted != "nf4":
+            model = model.merge_and_unload()
+        fingerprint += f" + adapter {digest[:12]}"
+    return LoadedModel(model.eval(), tokenizer, spec, fingerprint, precision_text)
