@@ -1,0 +1,130 @@
+"""Centroids on disk: sums of training vectors, from which one debate and one speaker can be left out exactly.
+
+Notebook 02 writes them once, from training speeches only; notebook 06 reads them. A cosine to a centroid needs the
+direction of a sum only, so a cell (party, orientation, debate, speaker) keeps its sum and count, and leaving
+something out is a subtraction. The human speeches use it: their own debate and speaker never speak in their
+centroids.
+
+    write_centroids(run.stage_folder("02_dataset") / "shared", train, SentenceEncoder())
+    store = read_centroids(run.stage_folder("02_dataset") / "shared")
+    store.centroids("Party", without_debate=debate_id(sitting_id, section), without_speaker=speaker_id)
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from parliabench_utils.models.embeddings import SentenceEncoder
+from parliabench_utils.models.encoders import unit_rows
+from parliabench_utils.run.artefacts import whole_file, write_json
+
+KEYS = ("Party", "Political Orientation", "debate", "speaker_id")
+FILE = "centroids.npz"
+
+
+def debate_id(sitting_id: str, section: str | None) -> str:
+    """One debate: a section of a sitting."""
+    return f"{sitting_id}/{section or ''}"
+
+
+@dataclass(frozen=True)
+class CentroidStore:
+    """`cells`: a row a cell with the four keys and `n`; `sums`: float32 (n_cells, dimension), sums of unit vectors."""
+
+    cells: pd.DataFrame
+    sums: np.ndarray
+    encoder: str
+
+    def centroids(
+        self, label: str, without_debate: str | None = None, without_speaker: str | None = None
+    ) -> dict[str, np.ndarray]:
+        """Label -> unit vector for "Party" or "Political Orientation" (labels on the scale only), sorted by name.
+
+        A label of which nothing is left is not in the result.
+        """
+        groups = self._groups[label]
+        left_out = self._rows_of("debate", without_debate) | self._rows_of("speaker_id", without_speaker)
+        totals, counts = groups.totals.copy(), groups.counts.copy()
+        for row in left_out:
+            if (code := groups.codes[row]) >= 0:
+                totals[code] -= self.sums[row]
+                counts[code] -= self.cells["n"].iat[row]
+        return {name: unit_rows(totals[i]) for i, name in enumerate(groups.names) if counts[i] > 0}
+
+    def counts(self, label: str) -> dict[str, int]:
+        """Training speeches behind each centroid."""
+        groups = self._groups[label]
+        return dict(zip(groups.names, groups.counts.tolist(), strict=True))
+
+    def _rows_of(self, column: str, value: str | None) -> set[int]:
+        return set(self._index[column].get(value, ())) if value is not None else set()
+
+    @cached_property
+    def _index(self) -> dict[str, dict[str, list[int]]]:
+        return {column: self.cells.groupby(column).indices for column in ("debate", "speaker_id")}
+
+    @cached_property
+    def _groups(self) -> dict[str, "_Groups"]:
+        return {label: _group(self.cells, self.sums, label) for label in ("Party", "Political Orientation")}
+
+
+@dataclass(frozen=True)
+class _Groups:
+    names: list[str]
+    codes: np.ndarray  # of each cell, -1 where it counts for no label
+    totals: np.ndarray  # float64 (n_labels, dimension)
+    counts: np.ndarray
+
+
+def _group(cells: pd.DataFrame, sums: np.ndarray, label: str) -> _Groups:
+    from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
+
+    values = cells[label]
+    if label == "Political Orientation":  # Unknown and non-partisan groups have no place on the scale
+        values = values.where(values.isin(list(ORIENTATION_SCALE)))
+    names = sorted(values.dropna().unique())
+    codes = pd.Categorical(values, categories=names).codes.astype(int)
+    totals = np.zeros((len(names), sums.shape[1]))
+    np.add.at(totals, codes[codes >= 0], sums[codes >= 0].astype(np.float64))
+    counts = np.bincount(codes[codes >= 0], weights=cells["n"][codes >= 0], minlength=len(names)).astype(int)
+    return _Groups(names, codes, totals, counts)
+
+
+def write_centroids(folder: Path, train: pd.DataFrame, encoder: SentenceEncoder) -> CentroidStore:
+    """Embed the training speeches; write `centroids.npz` (cells) and `centroids.json` (who is in them).
+
+    `train` needs `speech_id, speaker_id, sitting_id, Section, Party, Political Orientation, Speech`; the order of its
+    rows does not matter.
+    """
+    train = train.sort_values("speech_id").reset_index(drop=True)
+    vectors = encoder.encode(train["Speech"].tolist())
+    rows = train.assign(debate=[debate_id(*pair) for pair in zip(train["sitting_id"], train["Section"], strict=True)])
+    keys = rows[list(KEYS)].fillna("Unknown").astype(str)
+    usable = ~np.isnan(vectors).any(axis=1)
+    cell = keys[usable].groupby(list(KEYS), sort=True)
+    sums = pd.DataFrame(vectors[usable].astype(np.float64), index=keys.index[usable]).groupby(cell.ngroup()).sum()
+    store = CentroidStore(cell.size().rename("n").reset_index(), sums.to_numpy(dtype=np.float32), encoder.signature)
+    _write(Path(folder), store)
+    return store
+
+
+def _write(folder: Path, store: CentroidStore) -> None:
+    columns = {key: store.cells[key].to_numpy(dtype=str) for key in KEYS} | {"n": store.cells["n"].to_numpy()}
+    with whole_file(folder / FILE) as temporary, temporary.open("wb") as file:
+        np.savez(file, sums=store.sums, encoder=np.array(store.encoder), **columns)
+    described = {"encoder": store.encoder, "cells": len(store.cells), "speeches": int(store.cells["n"].sum())}
+    labels = {label: store.counts(label) for label in ("Party", "Political Orientation")}
+    write_json(folder / "centroids.json", described | labels)
+
+
+def read_centroids(folder: Path) -> CentroidStore:
+    """What `write_centroids` left in `folder`; FileNotFoundError names the stage to run."""
+    path = Path(folder) / FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there: run 02_dataset first")
+    with np.load(path, allow_pickle=False) as data:
+        cells = pd.DataFrame({key: data[key] for key in (*KEYS, "n")})
+        return CentroidStore(cells, data["sums"], str(data["encoder"]))
