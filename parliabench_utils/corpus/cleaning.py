@@ -1,0 +1,121 @@
+"""What is a speech, what is a question, what is procedure, and what is noise inside a speech (section 3, step 3; notebook 01).
+
+Each rule has a name; nothing is removed without a row that says by which rule. The rules know the UK Parliament's Hansard.
+
+    >>> procedural_rule("Will the Minister give way?")
+    'give way'
+    >>> remove_noise("I disagree. [Interruption.] I do.")
+    ('I disagree. I do.', [('interruption', '[Interruption.]')])
+"""
+
+import re
+
+# --- questions ------------------------------------------------------------------------------------------------------
+_NUMBER = r"(?:T?\d{1,3}\.|\([a-z]\))"  # Commons: "4.", topical "T2.", parts "(a)"
+_COMMONS_QUESTION = re.compile(rf"{_NUMBER}\s")
+_LORDS_QUESTION = re.compile(r"To ask (?:His|Her|the|Their) (?:Majesty['’]s )?Government\b")
+_URGENT_QUESTION = re.compile(r"\(Urgent Question\)")
+_URGENT_NOTE = re.compile(r"(?:Private Notice|Urgent) Question$")
+_NUMBERING = re.compile(rf"\s*(?:{_NUMBER}\s*)+")
+_REFERENCE_NUMBER = re.compile(r"\s*\[\d{5,7}\]\.?\s*$")  # the Order Paper's number after a question, 2015 to 2017
+_NOTE_QUESTION = re.compile(
+    rf"(?:{_NUMBER}\s+)?(?:To ask|What|Whether|If (?:he|she|they|the)|How|When|Why|Which)\b.{{15,}}"
+)
+
+
+def question_kind(text: str, house: str | None, urgent_note: bool = False) -> str | None:
+    """Return `question`, `urgent` or None for an utterance; `urgent_note`: a note announced a private notice question."""
+    if house == "House of Commons":
+        if _URGENT_QUESTION.match(text):
+            return "urgent"
+        return "question" if _COMMONS_QUESTION.match(text) else None
+    if house == "House of Lords" and _LORDS_QUESTION.match(text):
+        return "urgent" if urgent_note else "question"
+    return None
+
+
+def announces_urgent(note: str) -> bool:
+    """Say whether a note announces an urgent question (`Private Notice Question`, `Commons Urgent Question`)."""
+    return _URGENT_NOTE.search(note) is not None
+
+
+def note_is_question(note: str) -> bool:
+    """Say whether a note holds a question's own words (`To ask …`, `3. Whether …`), as older volumes print them."""
+    return _NOTE_QUESTION.match(note) is not None
+
+
+def question_text(text: str) -> str:
+    """Return a question without its number, its `(Urgent Question):` mark and the Order Paper's reference."""
+    text = re.sub(r"^\(Urgent Question\):?\s*", "", text)
+    return _REFERENCE_NUMBER.sub(
+        "", _NUMBERING.sub("", text, count=1) if _COMMONS_QUESTION.match(text) else text
+    ).strip()
+
+
+# --- procedure: whole utterances --------------------------------------------------------------------------------------
+_ADDRESS = r"(?:My Lords|Mr Speaker|Madam Speaker|Mr Deputy Speaker|Madam Deputy Speaker|Sir|Madam)"
+PROCEDURAL_RULES = {
+    "rose": r"rose(?: to)?\s*[—–-]?",
+    "indicated": r"(?:indicated|signified) (?:his|her|their|assent|dissent|consent)\b.{0,60}",
+    "address only": rf"{_ADDRESS}\s*[—–,.-]*",
+    "give way": r"(?:Will|Would|Could|Can) (?:the|my|he|she|they)\b[^?]{0,70}\bgive way\b[^?]{0,30}\?",
+    "chair call": r"(?:Order[.,!] )?(?:I (?:now )?call|We (?:now )?come (?:now )?to|Let us now (?:come|go) to|Before I call)\b.{0,140}",
+    "order": r"Order[.,!—].*",
+    "point of order": r"(?:Further to that|On a) point of order, .{0,40}",
+    "motion": r"(?:I beg (?:to move|leave to)|That th(?:e|is) (?:Bill|House|order|amendment|draft|clause)|Moved)\b.{0,250}",
+    "question put": r"(?:Question (?:put|agreed)|Motion (?:made|agreed)|The (?:House|Committee) (?:divided|proceeded)|Division)\b.{0,300}",
+    "interjection": r"(?:Oh|Ah|Yes|No|More|Shame|Rubbish|Nonsense|Hear, hear|Too long|Thank you|Hear)\b[^.!?]{0,12}[.!?—]*",
+}
+_PROCEDURAL = {name: re.compile(pattern, re.DOTALL) for name, pattern in PROCEDURAL_RULES.items()}
+CHAIR_RULE = "chair speaks"  # the Speaker's own words (u/@ana #chair) are conduct of business and no party's speech
+
+
+def procedural_rule(text: str, role: str = "regular") -> str | None:
+    """Return the name of the rule by which a whole utterance is procedure, None where it is speech."""
+    for name, pattern in _PROCEDURAL.items():
+        if pattern.fullmatch(text):
+            return name
+    return CHAIR_RULE if role == "chair" else None
+
+
+# --- noise: parts of an utterance -------------------------------------------------------------------------------------
+NOISE_RULES = {
+    "interruption": r"\[(?:Interruption|Laughter|Applause|Cheers|Disruption)\.?\]",
+    "members shout": r"\[H(?:on|ON)\. M(?:embers|EMBERS):[^\]]{0,200}\]",
+    "official report": r"\[Official Report,[^\]]{1,150}\]",
+    "reference": r"\[(?:R|P\d{4,7}|\d{5,7}|Lords)\]",
+    "relevant document": r"(?:^|(?<=[.!?] ))Relevant documents?: .*?Committee\b.{0,40}?(?:\.(?= |$)|$)",
+    "question put": r"(?:^|(?<=[.!?—] ))(?:Question (?:put|agreed|accordingly)|The (?:House|Committee) (?:divided|proceeded to a)) .*$",
+}
+_NOISE = {name: re.compile(pattern, re.DOTALL) for name, pattern in NOISE_RULES.items()}
+_MAYBE_NOISE = re.compile(r"\[|Question |Relevant document|The (?:House|Committee) ")
+_SUSPECT_BRACKET = re.compile(r"\[[^\]]{1,300}\]")
+
+
+def remove_noise(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return `text` without editorial noise, and a (rule, removed text) pair for each removal."""
+    removed: list[tuple[str, str]] = []
+    if not _MAYBE_NOISE.search(text):
+        return text, removed
+    for name, pattern in _NOISE.items():
+        found = [match.group(0) for match in pattern.finditer(text)]
+        if found:
+            removed += [(name, item) for item in found]
+            text = pattern.sub(" ", text)
+    if removed:
+        text = re.sub(r"\s+([.,;:!?])", r"\1", " ".join(text.split()))
+    return text, removed
+
+
+def suspect_brackets(text: str) -> list[str]:
+    """Return the bracketed pieces that no rule removes: counted and shown, never deleted (ParlaMint issue 841)."""
+    return _SUSPECT_BRACKET.findall(text)
+
+
+_DOUBLE_QUOTES = dict.fromkeys(map(ord, "“”„‟«»″"), '"')
+_SINGLE_QUOTES = dict.fromkeys(map(ord, "‘’‚‛′"), "'")
+
+
+def plain_quotes(text: str) -> str:
+    """Return `text` with typographic double quotes as `"`, single ones and apostrophes as `'`."""
+    return text.translate(_DOUBLE_QUOTES | _SINGLE_QUOTES)

@@ -1,0 +1,146 @@
+"""Who belonged to which party on which day (section 3, step 2; notebook 01).
+
+>>> from datetime import date
+>>> left = Affiliation("party.CON", "member", "2017-06-08", "2019-09-03")
+>>> after = Affiliation("party.I", "member", "2019-09-03")
+>>> affiliation_at([left, after], date(2019, 9, 3)).ref
+'party.I'
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from lxml import etree
+
+from parliabench_utils.corpus.safe_xml import TEI, XML_ID, CorpusError, id_of, one_line
+
+MEMBERSHIP_ROLES = frozenset({"member", "candidateMP", "president", "vicePresident", "secretary", "representative"})
+PARTY_ORG_ROLES = frozenset({"politicalParty", "parliamentaryGroup"})
+GOVERNMENT_ROLES = frozenset({"minister", "primeMinister", "deputyPrimeMinister"})
+
+
+@dataclass(frozen=True)
+class Affiliation:
+    """One spell of one person in one organisation; bounds are inclusive, None is open.
+
+    `start` and `end` take a date or ParlaMint's text: `2019-09-03`, `2019-09` and `2019` (both read as the first day,
+    as ParlaMint's own scripts do, for `end` too), anything after `T` cut.
+    """
+
+    ref: str | None
+    role: str
+    start: date | str | None = None
+    end: date | str | None = None
+    org_role: str = "politicalParty"
+
+    def __post_init__(self):
+        object.__setattr__(self, "start", read_date(self.start))
+        object.__setattr__(self, "end", read_date(self.end))
+
+    def covers(self, day: date) -> bool:
+        """Say whether `day` lies in the spell, both ends included; a spell that ends before it starts covers nothing."""
+        return (self.start is None or self.start <= day) and (self.end is None or day <= self.end)
+
+    @property
+    def to_party(self) -> bool:
+        """Say whether this is membership of a party or parliamentary group (and not of a house or the government)."""
+        return self.role in MEMBERSHIP_ROLES and self.org_role in PARTY_ORG_ROLES and self.ref is not None
+
+    @property
+    def to_government(self) -> bool:
+        """Say whether this is office: membership of the government (3.0 on) or a minister's role (2.x), ref or not."""
+        return self.role in GOVERNMENT_ROLES or self.org_role == "government"
+
+
+@dataclass(frozen=True)
+class Person:
+    """A speaker as the corpus lists them."""
+
+    id: str
+    name: str
+    sex: str | None
+    affiliations: tuple[Affiliation, ...]
+
+
+def read_date(value: date | str | None) -> date | None:
+    """Return ParlaMint's date text as a date: `YYYY` and `YYYY-MM` are their first day."""
+    if value is None or isinstance(value, date):
+        return value
+    parts = value.split("T")[0].split("-")
+    try:
+        return date(*(int(part) for part in [*parts, "1", "1"][:3]))
+    except ValueError as error:
+        raise ValueError(f"{value!r} is not a date of the form YYYY, YYYY-MM or YYYY-MM-DD") from error
+
+
+def affiliation_at(affiliations: Sequence[Affiliation], day: date) -> Affiliation | None:
+    """Return the party affiliation that holds on `day`, None where there is none (never one of another time)."""
+    return explain_affiliation(affiliations, day)[0]
+
+
+def explain_affiliation(affiliations: Sequence[Affiliation], day: date) -> tuple[Affiliation | None, int, str]:
+    """Return the affiliation on `day`, how many parties were candidates, and the rule that decided.
+
+    Rules: `none`, `only` (one party), `latest-from` (of several the one that started last) and `later-in-document`
+    (of those that started the same day the one listed last).
+    """
+    open_on_day = [item for item in affiliations if item.to_party and item.covers(day)]
+    if not open_on_day:
+        return None, 0, "none"
+    latest = max(item.start or date.min for item in open_on_day)
+    newest = [item for item in open_on_day if (item.start or date.min) == latest]
+    n_candidates = len({item.ref for item in open_on_day})
+    if n_candidates == 1:
+        rule = "only"
+    else:
+        rule = "latest-from" if len({item.ref for item in newest}) == 1 else "later-in-document"
+    return newest[-1], n_candidates, rule
+
+
+def is_government(affiliations: Iterable[Affiliation], day: date) -> bool:
+    """Say whether the person held government office on `day`."""
+    return any(item.to_government and item.covers(day) for item in affiliations)
+
+
+def read_people(lists: Iterable[tuple[etree._Element, object]], org_roles: dict[str, str]) -> dict[str, Person]:
+    """Return every person in the (element, path) pairs, by id; `org_roles` maps an organisation's id to its role."""
+    people: dict[str, Person] = {}
+    for root, path in lists:
+        for element in root.iter(f"{TEI}person"):
+            try:
+                person = _read_person(element, org_roles)
+            except ValueError as error:
+                raise CorpusError(path, element.sourceline, str(error)) from error
+            if person.id in people:
+                raise CorpusError(path, element.sourceline, f"person {person.id!r} is listed twice")
+            people[person.id] = person
+    return people
+
+
+def _read_person(element: etree._Element, org_roles: dict[str, str]) -> Person:
+    # Draft roots of November 2022 write some ids with a leading #.
+    identity = id_of(element.get(XML_ID))
+    if identity is None:
+        raise ValueError("a person has no xml:id")
+    sex = element.find(f"{TEI}sex")
+    affiliations = tuple(
+        Affiliation(
+            ref := id_of(item.get("ref")),
+            item.get("role", ""),
+            item.get("from"),
+            item.get("to"),
+            org_roles.get(ref, ""),
+        )
+        for item in element.iterfind(f"{TEI}affiliation")
+    )
+    return Person(identity, _name_of(element), sex.get("value") if sex is not None else None, affiliations)
+
+
+def _name_of(element: etree._Element) -> str:
+    names = element.findall(f"{TEI}persName")
+    if not names:
+        return ""
+    # A person who changed name has one persName for each time; the one without an end is today's.
+    current = next((name for name in names if name.get("to") is None), names[-1])
+    return one_line(" ".join(part for part in current.itertext() if part.strip()))

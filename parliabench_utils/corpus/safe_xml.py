@@ -1,0 +1,63 @@
+"""Read XML that we did not write: no entities, no network, no path outside the corpus folder (used by notebook 01).
+
+>>> tree = read_xml(Path("ParlaMint-GB.xml"))             # doctest: +SKIP
+>>> path = resolve_href("2017/day.xml", tree_file=Path("ParlaMint-GB.xml"), folder=Path("."))   # doctest: +SKIP
+"""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from lxml import etree
+
+TEI = "{http://www.tei-c.org/ns/1.0}"
+XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
+XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+XINCLUDE = "{http://www.w3.org/2001/XInclude}include"
+
+
+class CorpusError(ValueError):
+    """A corpus file that cannot be read as it stands; the message names file, line and remedy."""
+
+    def __init__(self, path: Path | str, line: int | None, reason: str):
+        super().__init__(f"{path}:{line}: {reason}" if line else f"{path}: {reason}")
+        self.path, self.line, self.reason = Path(path), line, reason
+
+    def __reduce__(self):
+        # Worker processes hand exceptions back by pickling their constructor's arguments.
+        return type(self), (self.path, self.line, self.reason)
+
+
+def read_xml(path: Path) -> etree._Element:
+    """Return the root element of `path`; raises CorpusError for broken XML and for any document type declaration."""
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_pis=True)
+    try:
+        tree = etree.parse(str(path), parser)
+    except etree.XMLSyntaxError as error:
+        raise CorpusError(path, error.lineno, f"not well-formed XML ({error.msg})") from error
+    except OSError as error:
+        raise CorpusError(path, None, f"cannot be read ({error})") from error
+    if tree.docinfo.internalDTD is not None:
+        raise CorpusError(path, 1, "has a document type declaration; ParlaMint has none, and entities are refused")
+    return tree.getroot()
+
+
+def resolve_href(href: str, tree_file: Path, folder: Path, line: int | None = None) -> Path:
+    """Return the file that an xi:include in `tree_file` names; it must exist and lie inside `folder`."""
+    if urlsplit(href).scheme or urlsplit(href).netloc:
+        raise CorpusError(tree_file, line, f"include {href!r} is not a file of the corpus")
+    path = (tree_file.parent / unquote(href)).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise CorpusError(tree_file, line, f"include {href!r} leads outside the corpus folder")
+    if not path.is_file():
+        raise CorpusError(tree_file, line, f"include {href!r} does not exist; unpack the whole archive")
+    return path
+
+
+def id_of(reference: str | None) -> str | None:
+    """Return the id that a `#id` reference points to, None for none."""
+    return reference.strip().lstrip("#") or None if reference else None
+
+
+def one_line(text: str | None) -> str:
+    """Return `text` with runs of white space made one blank."""
+    return " ".join(text.split()) if text else ""
