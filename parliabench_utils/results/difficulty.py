@@ -1,0 +1,46 @@
+"""How hard a group (party, orientation, topic) is to speak for, by a definition of our own; Tables 9 and 10, Figures 5 and 7.
+
+The paper prints a difficulty and a consistency column and defines neither, so these do not reproduce its numbers:
+
+* difficulty = 1 - the mean over models of the group's composite score (the mean of all normalised metrics, 1 = good).
+  0 is easy, 1 hard.
+* consistency = Eq. 4 over the models' composites of the group: 100 when all models do equally well.
+"""
+
+import numpy as np
+import pandas as pd
+
+from parliabench_utils.results.cells import composite, normalise
+from parliabench_utils.results.stability import stability
+
+DEFINITION = (
+    "Our own definition (the paper gives none): difficulty = 1 - mean over models of the group's composite of all normalised "
+    "metrics; consistency = Eq. 4 over the models' composites."
+)
+
+
+def speech_difficulty(scores: pd.DataFrame, how: str = "run") -> pd.Series:
+    """1 - composite of each speech, in [0, 1]; rows as in `scores`."""
+    return 1.0 - composite(normalise(scores, how))
+
+
+def difficulty(scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str = "run") -> pd.DataFrame:
+    """Groups of column `by`, hardest first: rank, group, difficulty, consistency, n (speeches), n_models.
+
+    Speeches of type `kind` count; the normalisation is over all rows of `scores`.
+    """
+    rows = scores.assign(_difficulty=speech_difficulty(scores, how))
+    rows = rows[rows["type"] == kind]
+    per_model = rows.groupby([by, "model"])["_difficulty"].mean().unstack("model")
+    table = pd.DataFrame(
+        {
+            "group": per_model.index,
+            "difficulty": per_model.mean(axis=1).to_numpy(),
+            "consistency": [stability(1.0 - row) for row in per_model.to_numpy()],
+            "n": rows.groupby(by)["_difficulty"].count().reindex(per_model.index).to_numpy(),
+            "n_models": per_model.notna().sum(axis=1).to_numpy(),
+        }
+    )
+    table = table.sort_values(["difficulty", "group"], ascending=[False, True], ignore_index=True)
+    table.insert(0, "rank", np.arange(1, len(table) + 1))
+    return table

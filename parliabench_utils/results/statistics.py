@@ -1,0 +1,33 @@
+"""The statistics of the results, in one import: comparisons, stability, difficulty, variance, agreement (section 6).
+
+from parliabench_utils.results.statistics import compare, stability
+"""
+
+from parliabench_utils.results.agreement import correlations, human_preference
+from parliabench_utils.results.cells import cell_means, composite, keep_complete, normalise, select_scores
+from parliabench_utils.results.compare import bootstrap_means, cliffs_delta, compare, t_test_from_summary, verdict
+from parliabench_utils.results.difficulty import difficulty, speech_difficulty
+from parliabench_utils.results.stability import stability, stability_by_metric, stability_table
+from parliabench_utils.results.variance import anova, anova_table
+
+__all__ = [
+    "anova",
+    "anova_table",
+    "bootstrap_means",
+    "cell_means",
+    "cliffs_delta",
+    "compare",
+    "composite",
+    "correlations",
+    "difficulty",
+    "human_preference",
+    "keep_complete",
+    "normalise",
+    "select_scores",
+    "speech_difficulty",
+    "stability",
+    "stability_by_metric",
+    "stability_table",
+    "t_test_from_summary",
+    "verdict",
+]

@@ -1,0 +1,83 @@
+"""Do the scores tell groups apart? One-way analysis of variance beside a control that knows no party; `tables/anova.csv`.
+
+Section 13.2 announces this analysis and prints no F, df or p. The control is notebook 06's "Party Align deranged": the same
+speech against another party's centroid. When the control separates parties as well as the metric does, the metric is
+not what separates them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from parliabench_utils.results.difficulty import speech_difficulty
+
+# (quantity, column, grouping column, is it the control?)
+ANALYSES = (
+    ("Party Align", "Party Align", "Party", False),
+    ("Party Align, deranged centroids", "Party Align deranged", "Party", True),
+    ("PSA", "PSA", "Political Orientation", False),
+    ("Difficulty", "_difficulty", "Party", False),
+)
+
+
+@dataclass(frozen=True)
+class Anova:
+    """F test and Kruskal-Wallis over groups of at least two values; NaN where fewer than two groups have them."""
+
+    n: int
+    groups: int
+    F: float
+    df_between: int
+    df_within: int
+    p: float
+    eta2: float
+    H: float
+    kruskal_p: float
+
+
+def anova(values: pd.Series, groups: pd.Series) -> Anova:
+    """One-way ANOVA with eta squared (share of the sum of squares between groups, in [0, 1]) and Kruskal-Wallis."""
+    from scipy import stats
+
+    kept = values.notna() & groups.notna()
+    samples = [part.to_numpy(float) for _, part in values[kept].groupby(groups[kept]) if len(part) > 1]
+    n = sum(map(len, samples))
+    between, within = max(len(samples) - 1, 0), n - len(samples)
+    if len(samples) < 2 or len(np.unique(np.concatenate(samples))) < 2:
+        nan = float("nan")
+        return Anova(n, len(samples), nan, between, within, nan, nan, nan, nan)
+    everything = np.concatenate(samples)
+    ss_between = sum(len(s) * (s.mean() - everything.mean()) ** 2 for s in samples)
+    test, rank = stats.f_oneway(*samples), stats.kruskal(*samples)
+    eta2 = ss_between / ((everything - everything.mean()) ** 2).sum()
+    return Anova(
+        n,
+        len(samples),
+        float(test.statistic),
+        between,
+        within,
+        float(test.pvalue),
+        float(eta2),
+        float(rank.statistic),
+        float(rank.pvalue),
+    )
+
+
+def anova_table(scores: pd.DataFrame, how: str = "run") -> pd.DataFrame:
+    """Every analysis for all fine-tuned speeches together, for each model and type, and for the human ones.
+
+    Columns: quantity, by, control, model, type and those of `Anova`. Speeches of all models to one prompt share it, so
+    the p of "all" is too small; the rows of single models are the ones to read.
+    """
+    rows = scores.assign(_difficulty=speech_difficulty(scores, how))
+    parts = [("all", "fine-tuned", rows[rows["type"] == "fine-tuned"])]
+    parts += [(*key, part) for key, part in rows.groupby(["model", "type"], sort=False)]
+    return pd.DataFrame(
+        [
+            {"quantity": quantity, "by": by, "control": control, "model": model, "type": kind}
+            | vars(anova(part[column], part[by]))
+            for quantity, column, by, control in ANALYSES
+            for model, kind, part in parts
+        ]
+    )
