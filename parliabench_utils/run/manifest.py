@@ -62,25 +62,29 @@ class Manifest:
     inputs: dict[str, str]
     code: str
     fingerprint: str
-    lock: FileLock
+    lock: FileLock | None = None
     skipped: bool = False
     began: float = field(default_factory=time.monotonic)
 
     @classmethod
     def open(cls, stage: str, params: Common, mode: str = "runner") -> "Manifest":
-        """Hash inputs, parameters and code; lock; remove what other inputs, parameters or code left; mark as running.
+        """Lock; hash inputs, parameters and code; remove what other inputs, parameters or code left; mark as running.
 
         Raises FileNotFoundError that names each missing input and the stage that writes it.
         """
+        lock = _locked(outputs_root() / params.run, job_name(stage, params))
+        return cls.prepare(stage, params, mode, lock)._started()
+
+    @classmethod
+    def prepare(cls, stage: str, params: Common, mode: str, lock: FileLock | None = None) -> "Manifest":
+        """The job with its hashes, nothing written."""
         folder = outputs_root() / params.run
-        name = job_name(stage, params)
-        lock = _locked(folder, name)
         inputs = STAGES[stage].inputs(params, folder)
         _require(stage, inputs, folder)
         hashes = provenance.describe(inputs, folder)
         code = provenance.code_hash(project_root() / "notebooks" / f"{stage}.py")
         mark = provenance.fingerprint(_selected(params), hashes, code)
-        return cls(stage, params, mode, folder, hashes, code, mark, lock)._started()
+        return cls(stage, params, mode, folder, hashes, code, mark, lock)
 
     @property
     def name(self) -> str:
@@ -108,7 +112,9 @@ class Manifest:
         valid = self.is_valid()
         self.skipped = valid and self.mode == old["mode"] == "runner"
         if self.skipped:
-            self.lock.release()
+            for path in self.outputs:
+                path.touch()
+            self.lock.release(force=True)
             return self
         resumes = old and old["fingerprint"] == self.fingerprint and old["status"] != "done"
         if not resumes and not (valid and self.mode == "interactive"):
@@ -119,13 +125,23 @@ class Manifest:
 
     def _clear(self) -> None:
         """Remove this job's outputs and partial files: they belong to other parameters, inputs or code."""
-        for path in self.outputs:
+        for path in set(self.outputs) - self._outputs_of_cut_jobs():
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-                path.with_name(path.name + ".partial").unlink(missing_ok=True)
-            shutil.rmtree(path.with_name(path.name + ".checkpoints"), ignore_errors=True)
+            path.with_name(path.name + ".partial").unlink(missing_ok=True)
+
+    def _outputs_of_cut_jobs(self) -> set[Path]:
+        """Valid outputs of calls that did a part of this one (`--model`, `--type`, `--shard`): they are not made again."""
+        kept: set[Path] = set()
+        for file in (self.folder / "manifests").glob(f"{self.stage}-*.json"):
+            part = read_manifest(self.folder, file.stem)
+            cut = {key: part["parameters"][key] for key in JOB_KEYS}
+            job = Manifest.prepare(self.stage, self.params.model_copy(update=cut), self.mode)
+            if job.name != self.name and job.is_valid():
+                kept |= set(job.outputs)
+        return kept
 
     def done(self) -> None:
         """Check, count and hash the outputs, then write the manifest: its existence with `done` means complete."""
@@ -133,12 +149,12 @@ class Manifest:
         if missing:
             raise FileNotFoundError(f"{self.name} ended without writing {', '.join(missing)}")
         self._write("done", outputs=provenance.describe(self.outputs, self.folder, rows=True))
-        self.lock.release()
+        self.lock.release(force=True)
 
     def failed(self, reason: str) -> None:
         """Record the failure; partial files stay for the next attempt."""
         self._write("failed", reason=reason)
-        self.lock.release()
+        self.lock.release(force=True)
 
     def _write(self, status: str, **more: Any) -> None:
         notes = _notes_path(self.folder, self.name)
@@ -200,7 +216,7 @@ def _locked(folder: Path, name: str) -> FileLock:
     """The job's lock, freed by the system when its holder dies; waits for a living holder and says so."""
     path = folder / "manifests" / f".{name}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path)
+    lock = FileLock(path, is_singleton=True)
     while True:
         try:
             lock.acquire(timeout=10)

@@ -70,14 +70,14 @@ def _model_files(params: Common) -> list[Path]:
     return [project_root() / "params/models" / f"{name}.yaml" for name in chosen if name != HUMAN]
 
 
-def _shard_files(stage: str, params: Common, folder: Path) -> list[Path]:
-    generated = folder / "04_generate"
-    if stage == "04_generate":
-        numbers = shards(params, folder) if (folder / "02_dataset/prompts.jsonl").exists() else []
-        return [
-            generated / m / t / f"shard-{number}.jsonl" for m, t in model_types(stage, params) for number in numbers
-        ]
-    return [generated / m / t for m, t in model_types(stage, params)]
+def generated_files(params: Common, folder: Path, numbers: list[int]) -> list[Path]:
+    """The files of 04 for the given shards: `04_generate/<model>/<type>/shard-<number>.jsonl`."""
+    pairs = model_types("04_generate", params)
+    return [folder / "04_generate" / m / t / f"shard-{number}.jsonl" for m, t in pairs for number in numbers]
+
+
+def _generated_folders(stage: str, params: Common, folder: Path) -> list[Path]:
+    return [folder / "04_generate" / m / t for m, t in model_types(stage, params)]
 
 
 def _ingest_inputs(params: Common, folder: Path) -> list[Path]:
@@ -89,7 +89,7 @@ def _finetune_inputs(params: Common, folder: Path) -> list[Path]:
 
 
 def _adapter_files(params: Common, folder: Path) -> list[Path]:
-    names = ("adapter", "train_log.jsonl", "README.md")
+    names = ("adapter/adapter_model.safetensors", "adapter/adapter_config.json", "train_log.jsonl", "README.md")
     return [folder / "03_finetune" / model / name for model, _ in model_types("03_finetune", params) for name in names]
 
 
@@ -101,11 +101,12 @@ def _generate_inputs(params: Common, folder: Path) -> list[Path]:
 
 def _generate_outputs(params: Common, folder: Path) -> list[Path]:
     summary = [folder / "04_generate/summary" / name for name in ("kept_prompts.json", "failures.csv")]
-    return _shard_files("04_generate", params, folder) + (summary if writes_summary(params) else [])
+    numbers = shards(params, folder) if (folder / "02_dataset/prompts.jsonl").exists() else []
+    return generated_files(params, folder, numbers) + (summary if writes_summary(params) else [])
 
 
 def _scoring_inputs(stage: str, *dataset: str) -> Callable[[Common, Path], list[Path]]:
-    return lambda params, folder: [*_dataset(*dataset)(params, folder), *_shard_files(stage, params, folder)]
+    return lambda params, folder: [*_dataset(*dataset)(params, folder), *_generated_folders(stage, params, folder)]
 
 
 def _scored(stage: str, suffix: str, *summary: str) -> Callable[[Common, Path], list[Path]]:

@@ -1,0 +1,56 @@
+"""ParliaBench as a workflow: one rule a job, made from the table in parliabench_utils/run/stages.py. It only calls the runner.
+
+    snakemake --profile params/cluster/local --config profile=demo
+    snakemake --profile params/cluster/slurm --config profile=paper group_by=model-type-shard set="seed=7"
+
+The runner decides whether a job's outputs are still valid; Snakemake gives order, parallel jobs and clusters.
+"""
+
+import shlex
+import sys
+
+from parliabench_utils.run.params import parse_setting
+from parliabench_utils.run.project import project_root
+from parliabench_utils.run.provenance import code_hash
+from parliabench_utils.run.workflow import jobs
+
+PROFILE = config.get("profile", "demo")
+SETTINGS = shlex.split(str(config.get("set", "")))
+RUN = str(config["run"]) if "run" in config else None
+JOBS = jobs(PROFILE, RUN, config.get("group_by", "all"), dict(map(parse_setting, SETTINGS)))
+
+
+def command(job):
+    values = dict(map(parse_setting, SETTINGS))
+    declared = [text for text in SETTINGS if parse_setting(text)[0] in type(job.params).model_fields]
+    options = [text for setting in declared for text in ("--set", setting)]
+    return shlex.join(
+        [sys.executable, "-m", "parliabench_utils", "run", job.stage, "--profile", PROFILE, "--run", job.params.run]
+        + [*job.arguments, *options]
+    )
+
+
+localrules: all
+
+
+rule all:
+    input:
+        [str(path) for job in JOBS for path in job.outputs],
+
+
+for job in JOBS:
+
+    rule:
+        name:
+            job.name.replace("-", "_").replace(".", "_")
+        input:
+            [str(path) for path in job.inputs],
+        output:
+            [update(str(path)) for path in job.outputs],
+        params:
+            command=command(job),
+            values=job.params.model_dump_json(exclude={"run", "profile", "n_threads"}),
+            code=code_hash(project_root() / "notebooks" / f"{job.stage}.py"),
+        threads: job.params.n_threads
+        shell:
+            "{params.command}"
