@@ -45,9 +45,28 @@ class Job(Common):
 class Ingest(Common):
     """01_ingest."""
 
+    corpus: str = "mini"
+    workers: int = Field(1, ge=1)
+    on_error: Literal["stop", "quarantine"] = "stop"
+
 
 class Dataset(Common):
     """02_dataset."""
+
+    min_speeches: int = Field(8, ge=1)
+    min_words: int = Field(35, ge=0)
+    max_words: int = Field(400, ge=1)
+    excluded_sections: list[str] = ["Business of the House", "Point of Order", "Points of Order"]
+    classify_all: bool = False
+    encoder: str = "all-MiniLM-L6-v2"
+    split: Literal["random", "by-debate", "by-speaker", "by-date"] = "by-debate"
+    train_share: float = Field(0.8, gt=0, lt=1)
+    n_prompts: int = Field(18, ge=1)
+    question_share: float = Field(0.2, ge=0, le=1)
+    min_per_party: int = Field(1, ge=0)
+    min_context_speeches: int = Field(3, ge=1)
+    n_references: int = Field(3, ge=1)
+    shard_size: int = Field(100, ge=1)
 
 
 class Finetune(Job):
@@ -143,6 +162,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 def resolve(notebook: str, profile: str, settings: dict[str, Any]) -> Common:
     """A notebook's parameters: its profile's files, then `settings`; the run's name defaults to the profile's."""
+    schema_of(notebook)
     return validate(notebook, {"run": profile, "profile": profile} | read_profile(notebook, profile) | settings)
 
 
