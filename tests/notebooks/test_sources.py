@@ -1,0 +1,111 @@
+"""The nine notebooks as sources: parameters, order of cells, house style. Nothing is executed here."""
+
+import ast
+
+import jupytext
+import pytest
+import yaml
+
+from parliabench_utils.run.params import Common, Job, schema_of
+from parliabench_utils.run.stages import STAGES
+from tests.conftest import ROOT
+
+PROFILES = ("demo", "small", "paper")
+LONGEST_CELL = 25
+COURSE_CELLS_ONLY = ("!", "%pip", "%conda")
+
+
+def source(name):
+    return jupytext.read(ROOT / "notebooks" / f"{name}.py")
+
+
+def code_cells(name):
+    return [cell for cell in source(name).cells if cell.cell_type == "code"]
+
+
+def cell_parameters(name):
+    (cell,) = [cell for cell in code_cells(name) if "parameters" in cell.metadata.get("tags", [])]
+    body = ast.parse(cell.source).body
+    assert all(isinstance(node, ast.Assign) for node in body), "the parameters cell holds assignments only"
+    return {node.targets[0].id: ast.literal_eval(node.value) for node in body}
+
+
+def own_keys(name):
+    return [key for key in schema_of(name).model_fields if key not in (Job if _is_job(name) else Common).model_fields]
+
+
+def _is_job(name):
+    return issubclass(schema_of(name), Job)
+
+
+def read(profile, name):
+    return yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text()) or {}
+
+
+def test_there_are_nine_notebooks_and_only_sources():
+    assert sorted(path.stem for path in (ROOT / "notebooks").glob("*.py")) == sorted(STAGES)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_parameters_cell_equals_schema_and_demo_profile(name):
+    defaults = schema_of(name)().model_dump()
+    assert cell_parameters(name) == defaults
+    assert read("demo", "common") | read("demo", name) == {
+        k: defaults[k] for k in [*Common.model_fields, *own_keys(name)]
+    }
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", STAGES)
+def test_each_profile_sets_every_key_of_the_notebook_and_nothing_else(profile, name):
+    assert set(read(profile, name)) == set(own_keys(name))
+    assert set(read(profile, "common")) == set(Common.model_fields)
+    schema_of(name)(**(read(profile, "common") | read(profile, name)))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", ["common", *STAGES])
+def test_parameter_files_are_flat(profile, name):
+    for key, value in read(profile, name).items():
+        items = value if isinstance(value, list) else [value]
+        assert all(isinstance(item, str | int | float | bool | None) for item in items), f"{profile}/{name}.yaml: {key}"
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_first_cells_and_last_line(name):
+    cells = source(name).cells
+    assert cells[0].cell_type == "markdown"
+    assert cells[0].source.startswith("# ")
+    codes = code_cells(name)
+    assert "parameters" in codes[0].metadata.get("tags", [])
+    assert f'run = start("{name}", globals())' in codes[1].source
+    assert codes[-1].source.strip().endswith("run.finish()")
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_cells_are_short_and_hold_no_classes_or_installs(name):
+    for cell in code_cells(name):
+        if "parameters" in cell.metadata.get("tags", []):
+            continue
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        assert len(lines) <= LONGEST_CELL, f"a cell of {len(lines)} lines:\n{cell.source}"
+        assert not cell.source.lstrip().startswith(COURSE_CELLS_ONLY)
+        tree = ast.parse(cell.source)
+        assert not [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef | ast.AsyncFunctionDef)]
+        assert all(n.end_lineno - n.lineno < 12 for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_most_code_cells_follow_prose(name):
+    kinds = [cell.cell_type for cell in source(name).cells]
+    code = [i for i, kind in enumerate(kinds) if kind == "code"]
+    assert sum(kinds[i - 1] == "markdown" for i in code) >= 0.7 * len(code)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_round_trip_through_jupytext_changes_nothing(name):
+    path = ROOT / "notebooks" / f"{name}.py"
+    notebook = jupytext.read(path)
+    again = jupytext.reads(jupytext.writes(notebook, fmt="ipynb"), fmt="ipynb")
+    before = [(c.cell_type, c.source, c.metadata.get("tags")) for c in notebook.cells]
+    assert [(c.cell_type, c.source, c.metadata.get("tags")) for c in again.cells] == before
