@@ -39,9 +39,9 @@ def allowed_skips() -> list[str]:
 
 
 def pytest_runtest_logreport(report):
-    if report.skipped and not hasattr(report, "wasxfail"):
-        if not any(report.nodeid.startswith(prefix) for prefix in allowed_skips()):
-            unexpected_skips.append(report.nodeid)
+    skipped = report.skipped and not hasattr(report, "wasxfail")
+    if skipped and not any(report.nodeid.startswith(prefix) for prefix in allowed_skips()):
+        unexpected_skips.append(report.nodeid)
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -1,0 +1,1 @@
+"""Section 5 of the paper: loading, prompting, fine-tuning, generation and its checks; embeddings."""

@@ -1,0 +1,1 @@
+"""Section 6 of the paper: statistics, tables, figures, the report, and the audit of the published tables."""
