@@ -9,6 +9,10 @@ Each rule has a name; nothing is removed without a row that says by which rule. 
 """
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # --- questions ------------------------------------------------------------------------------------------------------
 _NUMBER = r"(?:T?\d{1,3}\.|\([a-z]\))"  # Commons: "4.", topical "T2.", parts "(a)"
@@ -59,11 +63,16 @@ PROCEDURAL_RULES = {
     "indicated": r"(?:indicated|signified) (?:his|her|their|assent|dissent|consent)\b.{0,60}",
     "address only": rf"{_ADDRESS}\s*[—–,.-]*",
     "give way": r"(?:Will|Would|Could|Can) (?:the|my|he|she|they)\b[^?]{0,70}\bgive way\b[^?]{0,30}\?",
-    "chair call": r"(?:Order[.,!] )?(?:I (?:now )?call|We (?:now )?come (?:now )?to|Let us now (?:come|go) to|Before I call)\b.{0,140}",
+    "chair call": r"(?:I (?:now )?call|We (?:now )?come (?:now )?to|Let us now (?:come|go) to|Before I call)\b.{0,140}",
     "order": r"Order[.,!—].*",
     "point of order": r"(?:Further to that|On a) point of order, .{0,40}",
-    "motion": r"(?:I beg (?:to move|leave to)|That th(?:e|is) (?:Bill|House|order|amendment|draft|clause)|Moved)\b.{0,250}",
-    "question put": r"(?:Question (?:put|agreed)|Motion (?:made|agreed)|The (?:House|Committee) (?:divided|proceeded)|Division)\b.{0,300}",
+    "motion": (
+        r"(?:I beg (?:to move|leave to)|That th(?:e|is) (?:Bill|House|order|amendment|draft|clause)|Moved)\b.{0,250}"
+    ),
+    "question put": (
+        r"(?:Question (?:put|agreed)|Motion (?:made|agreed)|The (?:House|Committee) (?:divided|proceeded)|Division)\b"
+        r".{0,300}"
+    ),
     "interjection": r"(?:Oh|Ah|Yes|No|More|Shame|Rubbish|Nonsense|Hear, hear|Too long|Thank you|Hear)\b[^.!?]{0,12}[.!?—]*",
 }
 _PROCEDURAL = {name: re.compile(pattern, re.DOTALL) for name, pattern in PROCEDURAL_RULES.items()}
@@ -85,7 +94,10 @@ NOISE_RULES = {
     "official report": r"\[Official Report,[^\]]{1,150}\]",
     "reference": r"\[(?:R|P\d{4,7}|\d{5,7}|Lords)\]",
     "relevant document": r"(?:^|(?<=[.!?] ))Relevant documents?: .*?Committee\b.{0,40}?(?:\.(?= |$)|$)",
-    "question put": r"(?:^|(?<=[.!?—] ))(?:Question (?:put|agreed|accordingly)|The (?:House|Committee) (?:divided|proceeded to a)) .*$",
+    "question put": (
+        r"(?:^|(?<=[.!?—] ))"
+        r"(?:Question (?:put|agreed|accordingly)|The (?:House|Committee) (?:divided|proceeded to a)) .*$"
+    ),
 }
 _NOISE = {name: re.compile(pattern, re.DOTALL) for name, pattern in NOISE_RULES.items()}
 _MAYBE_NOISE = re.compile(r"\[|Question |Relevant document|The (?:House|Committee) ")
@@ -105,6 +117,26 @@ def remove_noise(text: str) -> tuple[str, list[tuple[str, str]]]:
     if removed:
         text = re.sub(r"\s+([.,;:!?])", r"\1", " ".join(text.split()))
     return text, removed
+
+
+def clean_speeches(speeches: "pd.DataFrame") -> tuple["pd.DataFrame", list[dict[str, str]]]:
+    """Return the utterances with noise removed from speeches, and a row (`id`, `rule`, `text`) for each removal.
+
+    Questions and procedure keep their words. A speech of which nothing is left becomes procedure.
+    """
+    is_speech = (speeches["kind"] == "speech").tolist()
+    outcomes = [
+        remove_noise(text) if speech else (text, []) for text, speech in zip(speeches["text"], is_speech, strict=True)
+    ]
+    rows = [
+        {"id": identity, "rule": f"noise: {rule}", "text": text}
+        for identity, (_, removed) in zip(speeches["speech_id"], outcomes, strict=True)
+        for rule, text in removed
+    ]
+    texts = [text for text, _ in outcomes]
+    kinds = ["procedural" if not text else kind for text, kind in zip(texts, speeches["kind"], strict=True)]
+    n_words = [len(text.split()) for text in texts]
+    return speeches.assign(text=texts, kind=kinds, n_words=n_words), rows
 
 
 def suspect_brackets(text: str) -> list[str]:

@@ -92,10 +92,8 @@ def explain_affiliation(affiliations: Sequence[Affiliation], day: date) -> tuple
     newest = [item for item in open_on_day if (item.start or date.min) == latest]
     n_candidates = len({item.ref for item in open_on_day})
     if n_candidates == 1:
-        rule = "only"
-    else:
-        rule = "latest-from" if len({item.ref for item in newest}) == 1 else "later-in-document"
-    return newest[-1], n_candidates, rule
+        return newest[-1], 1, "only"
+    return newest[-1], n_candidates, "latest-from" if len({item.ref for item in newest}) == 1 else "later-in-document"
 
 
 def is_government(affiliations: Iterable[Affiliation], day: date) -> bool:

@@ -4,7 +4,8 @@
 >>> len(corpus.files), len(corpus.people)                        # doctest: +SKIP
 """
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from lxml import etree
@@ -36,7 +37,6 @@ class Corpus:
     organisations: dict[str, Organisation]
     topics: dict[str, str]
     orientation_source: str
-    lookups: dict = field(default_factory=dict, compare=False)
 
 
 def open_corpus(root: Path, people: Path | None = None, stop: bool = True) -> tuple[Corpus, list[dict]]:
@@ -51,10 +51,7 @@ def open_corpus(root: Path, people: Path | None = None, stop: bool = True) -> tu
         lists.append((read_xml(path), path))
     organisations, source = read_organisations([element for element, _ in lists], corpus_id)
     persons = read_people(lists, {key: item.role for key, item in organisations.items()})
-    if people is None:
-        files = _included_files(tree, root_file, stop, dropped)
-    else:
-        files = _day_files(root)
+    files = _day_files(root) if people else _included_files(tree, root_file, stop, dropped)
     if not files and not dropped:
         raise CorpusError(root_file, None, "lists no sitting files")
     topics = CAP_TOPICS | _read_topics([element for element, _ in lists])
@@ -121,8 +118,6 @@ def _day_files(root: Path) -> list[Path]:
 
 
 def _has_date(name: str) -> bool:
-    import re
-
     return re.search(r"_\d{4}-\d{2}-\d{2}", name) is not None
 
 

@@ -23,15 +23,17 @@ from parliabench_utils.corpus.people import explain_affiliation, is_government, 
 from parliabench_utils.corpus.roots import Corpus
 from parliabench_utils.corpus.safe_xml import TEI, XML_ID, CorpusError, id_of, one_line, read_xml
 
+# fmt: off
 COLUMNS = (
-    "speech_id sitting_id date house section order speaker_id speaker_name sex role is_government party_code party "
-    "orientation_code orientation n_candidate_parties affiliation_rule cap_topic kind answers prompts text n_words"
-).split()
-TEXT_COLUMNS = [
-    name
-    for name in COLUMNS
-    if name not in ("date order is_government n_candidate_parties answers prompts n_words").split()
-]
+    "speech_id", "sitting_id", "date", "house", "section", "order", "speaker_id", "speaker_name", "sex", "role",
+    "is_government", "party_code", "party", "orientation_code", "orientation", "n_candidate_parties", "affiliation_rule",
+    "cap_topic", "kind", "answers", "prompts", "text", "n_words",
+)
+TEXT_COLUMNS = (
+    "speech_id", "sitting_id", "house", "section", "speaker_id", "speaker_name", "sex", "role", "party_code", "party",
+    "orientation_code", "orientation", "affiliation_rule", "cap_topic", "kind", "text",
+)
+# fmt: on
 ROLES = ("chair", "regular", "guest")
 OTHER_HOUSES = {"lower": "Lower house", "upper": "Upper house"}
 # What is said about a speech and not in it: these elements' words are never speech.
@@ -135,22 +137,9 @@ def _read_utterance(element: etree._Element, path: Path, corpus: Corpus, here: _
         here.speakers[who] = _speaker_columns(who, here.day, corpus)
     name, sex, government, *party = here.speakers[who]
     kind, answers, prompts = _place_in_debate(identity, text, role, who, here)
-    here.rows.append(
-        (
-            identity,
-            here.sitting_id,
-            here.day,
-            here.house,
-            here.section,
-            len(here.ids) - 1,
-            who,
-            name,
-            sex,
-            role,
-            government,
-        )
-        + (*party, topic, kind, answers, prompts, text, len(text.split()))
-    )
+    place = (identity, here.sitting_id, here.day, here.house, here.section, len(here.ids) - 1)
+    speaker = (who, name, sex, role, government, *party)
+    here.rows.append((*place, *speaker, topic, kind, answers, prompts, text, len(text.split())))
 
 
 def _place_in_debate(identity: str, text: str, role: str, who: str | None, here: _Sitting) -> tuple[str, list, list]:

@@ -1,0 +1,179 @@
+"""From utterances to the benchmark's data set: what is kept, the split, the paper's format (section 3; notebook 02).
+
+>>> kept, dropped = keep_speeches(speeches, KeepRules(min_words=8))               # doctest: +SKIP
+>>> train, test = split(kept, share=0.8, by="by-debate", seed=42)                 # doctest: +SKIP
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from parliabench_utils.corpus.cleaning import plain_quotes, procedural_rule
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_UNUSUAL = re.compile("[^\x00-\x7f—–…£€½éèêáíóöüçñ]")
+PRESIDING = ("S", "LS")  # the Speaker and the Lord Speaker belong to no party while they preside
+SPLITS = ("random", "by-debate", "by-speaker", "by-date")
+PAPER_KEYS = ("Party", "Topic", "Political Orientation", "Section", "House", "Speech", "Prompts")
+
+
+@dataclass(frozen=True)
+class KeepRules:
+    """Thresholds of section 3.1 step 3: word counts are kept strictly between the two, parties from `min_speeches` on."""
+
+    min_speeches: int = 1000
+    min_words: int = 35
+    max_words: int = 1580
+    excluded_sections: Sequence[str] = ()
+
+
+def repair(text: str) -> str:
+    """Return a text with broken Unicode mended, odd white space made blanks, and all quotation marks plain."""
+    text = plain_quotes(text)
+    if _UNUSUAL.search(text):  # mending is slow, and none of its work is left in a text of ordinary characters
+        import ftfy
+
+        text = plain_quotes(ftfy.fix_text(text, ftfy.TextFixerConfig(uncurl_quotes=False, unescape_html=False)))
+    return " ".join(text.split())
+
+
+def keep_speeches(speeches: "pd.DataFrame", rules: KeepRules) -> tuple["pd.DataFrame", "pd.DataFrame"]:
+    """Return (kept, dropped): every row is in exactly one; `dropped` has `id`, `rule` and `text`.
+
+    The first rule that fits gives the reason; the threshold on parties is applied last, to what the others leave.
+    """
+    import pandas as pd
+
+    if rules.min_words >= rules.max_words:
+        raise ValueError(f"min_words {rules.min_words} must be below max_words {rules.max_words}")
+    frame = speeches.assign(
+        text=speeches["text"].map(repair),
+        section=speeches["section"].map(repair, na_action="ignore"),
+        prompts=[[repair(prompt) for prompt in prompts] for prompts in speeches["prompts"]],
+    )
+    frame["n_words"] = frame["text"].str.split().str.len()
+    reason = _reasons(frame, rules)
+    left = frame.loc[reason == "", "party_code"].value_counts()
+    small = frame["party_code"].map(left).fillna(0) < rules.min_speeches
+    reason = reason.mask((reason == "") & small, "party below min_speeches")
+    gone = reason != ""
+    dropped = pd.DataFrame({"id": frame["speech_id"], "rule": reason, "text": frame["text"]})[gone]
+    return frame[~gone].reset_index(drop=True), dropped.reset_index(drop=True)
+
+
+def _reasons(frame: "pd.DataFrame", rules: KeepRules) -> "pd.Series":
+    """Return for each row the name of the first rule that drops it, `""` for none."""
+    import numpy as np
+    import pandas as pd
+
+    excluded = {name.casefold() for name in rules.excluded_sections}
+    kind = frame["kind"].replace({"urgent": "question"})
+    procedure = [
+        f"procedure: {procedural_rule(text, role) or 'empty'}" if kind == "procedural" else ""
+        for text, role, kind in zip(frame["text"], frame["role"], frame["kind"], strict=True)
+    ]
+    rows = [
+        (kind == "question", "question (kept as a prompt of its answer)"),
+        (kind == "procedural", pd.Series(procedure, index=frame.index)),
+        (frame["party_code"].isna(), "affiliation unknown"),
+        (frame["party_code"].isin(PRESIDING), "presiding officer"),
+        (frame["section"].isna(), "no section"),
+        (frame["section"].str.casefold().isin(excluded), "section excluded"),
+        (frame["n_words"] <= rules.min_words, "too short"),
+        (frame["n_words"] >= rules.max_words, "too long"),
+    ]
+    reason = np.select([mask.fillna(False).to_numpy(bool) for mask, _ in rows], [name for _, name in rows], default="")
+    return pd.Series(reason, index=frame.index)
+
+
+def debate_of(frame: "pd.DataFrame") -> "pd.Series":
+    """Return each row's debate: a section of a sitting (columns `sitting_id` and `section` or `Section`)."""
+    section = frame["section"] if "section" in frame else frame["Section"]
+    return frame["sitting_id"] + "/" + section.fillna("")
+
+
+def split(kept: "pd.DataFrame", share: float, by: str, seed: int) -> tuple["pd.DataFrame", "pd.DataFrame"]:
+    """Return (train, test) with `share` of the speeches in train, both in the corpus's order.
+
+    `random` is the paper's split of single speeches. The others keep a debate, a speaker or a day whole on one side; there the
+    share is met as nearly as whole groups allow. `by-date` puts the latest days in test.
+    """
+    if by not in SPLITS:
+        raise ValueError(f"split {by!r}: expected one of {', '.join(SPLITS)}")
+    if not 0 < share < 1:
+        raise ValueError(f"train_share {share}: expected a number between 0 and 1")
+    groups = _groups(kept, by)
+    order = _group_order(groups, by, seed)
+    sizes = groups.value_counts().reindex(order).cumsum()
+    in_train = groups.isin(sizes.index[sizes <= round(share * len(kept))])
+    return kept[in_train].reset_index(drop=True), kept[~in_train].reset_index(drop=True)
+
+
+def _groups(kept: "pd.DataFrame", by: str) -> "pd.Series":
+    if by == "by-debate":
+        return debate_of(kept)
+    return kept[{"random": "speech_id", "by-speaker": "speaker_id", "by-date": "date"}[by]]
+
+
+def _group_order(groups: "pd.Series", by: str, seed: int) -> list[Any]:
+    import numpy as np
+
+    names = sorted(groups.unique())
+    return names if by == "by-date" else [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
+
+
+def leaks(train: "pd.DataFrame", test: "pd.DataFrame") -> dict[str, int]:
+    """Return how many test speeches have their text, their debate or their speaker in training too."""
+    return {
+        "same text": int(test["text"].isin(set(train["text"])).sum()),
+        "same debate": int(debate_of(test).isin(set(debate_of(train))).sum()),
+        "same speaker": int(test["speaker_id"].isin(set(train["speaker_id"])).sum()),
+    }
+
+
+def to_records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
+    """Return rows in the paper's format: its seven keys, then ours (ids, date, how the topic was found, length)."""
+    return [
+        {
+            "Party": row.party,
+            "Topic": row.topic,
+            "Political Orientation": row.orientation,
+            "Section": row.section,
+            "House": row.house,
+            "Speech": row.text,
+            "Prompts": list(row.prompts),
+            "speech_id": row.speech_id,
+            "speaker_id": row.speaker_id,
+            "sitting_id": row.sitting_id,
+            "date": row.date.date().isoformat(),
+            "cap_topic": row.cap_topic if isinstance(row.cap_topic, str) else None,
+            "topic_method": row.topic_method,
+            "topic_score": round(float(row.topic_score), 6),
+            "n_words": int(row.n_words),
+        }
+        for row in frame.itertuples(index=False)
+    ]
+
+
+def human_rows(prompts: list[dict], speeches: dict[str, str], seed: int) -> list[dict[str, Any]]:
+    """Return the human row of each prompt in notebook 04's format: the speech that was really given."""
+    return [
+        {
+            "prompt_id": prompt["prompt_id"],
+            "variant": 0,
+            "model": "human",
+            "type": "human",
+            "generated_speech": speeches[prompt["speech_id"]],
+            "n_words": len(speeches[prompt["speech_id"]].split()),
+            "attempts": 0,
+            "rejections": [],
+            "seed": seed,
+            "finish_reason": "human",
+            "trimmed": False,
+            "seconds": 0,
+        }
+        for prompt in prompts
+    ]

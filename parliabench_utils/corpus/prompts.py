@@ -1,0 +1,166 @@
+"""Which speeches of the test set become prompts (section 5.3; notebook 02).
+
+A prompt is a test speech's context (party, topic, section, orientation, house) with an instruction: the generic one, or the
+question that the speech answered. Only prompts with enough training speeches of their context, other debates and other
+speakers, can be scored against references, so only those are drawn.
+
+    >>> prompts, report = draw_prompts(train, test, PromptRules(n_prompts=18), seed=42)     # doctest: +SKIP
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from parliabench_utils.models.prompting import instruction
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+# From the narrowest context to the widest: the first one with enough training speeches is the prompt's.
+CONTEXT_LEVELS = (("Party", "Topic", "House"), ("Party", "Topic"), ("Party",))
+
+
+@dataclass(frozen=True)
+class PromptRules:
+    """How many prompts, of which kind, from which contexts; `min_context_speeches` is k, the references a prompt needs."""
+
+    n_prompts: int = 3000
+    question_share: float = 0.1
+    min_context_speeches: int = 5
+    min_per_party: int = 0
+    shard_size: int = 100
+
+
+class Contexts:
+    """Training speeches by context. `train` has the paper's keys and speech, sitting and speaker ids."""
+
+    def __init__(self, train: "pd.DataFrame"):
+        self.train = train.reset_index(drop=True)
+        self._debates = (train["sitting_id"] + "/" + train["Section"].fillna("")).to_numpy()
+        self._speakers = train["speaker_id"].to_numpy()
+        self._rows = {level: _by_key(self.train, level) for level in CONTEXT_LEVELS}
+
+    def level(self, row: dict[str, Any], at_least: int) -> tuple[str, "np.ndarray"] | None:
+        """Return (context id, training row numbers without the row's own debate and speaker), None where too few are left.
+
+        The id names its level: `Labour | Health | House of Lords`, or less where it backs off.
+        """
+        debate = f"{row['sitting_id']}/{row['Section'] or ''}"
+        for level in CONTEXT_LEVELS:
+            key = tuple(row[name] for name in level)
+            rows = self._rows[level].get(key, ())
+            rows = [i for i in rows if self._debates[i] != debate and self._speakers[i] != row["speaker_id"]]
+            if len(rows) >= at_least:
+                import numpy as np
+
+                return " | ".join(key), np.array(rows)
+        return None
+
+
+def _by_key(train: "pd.DataFrame", level: tuple[str, ...]) -> dict[tuple, list[int]]:
+    rows: dict[tuple, list[int]] = {}
+    for i, key in enumerate(zip(*(train[name] for name in level), strict=True)):
+        rows.setdefault(key, []).append(i)
+    return rows
+
+
+def draw_prompts(
+    train: "pd.DataFrame", test: "pd.DataFrame", rules: PromptRules, seed: int
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Return the prompts (keys as in the contract, sorted by id) and counts of what was wanted, drawn and passed over.
+
+    `train` and `test` have the keys of train.jsonl. Places are shared out by party x house in proportion to the test set,
+    questions and generic prompts apart; `min_per_party` lifts small parties, and `weight` (share of the test set over share of
+    the sample, by party) undoes it. A place that a stratum cannot fill goes to the rest.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    contexts = Contexts(train)
+    n_questions = round(rules.n_prompts * rules.question_share)
+    report = {"wanted": rules.n_prompts, "context too small": 0}
+    answers = test[test["Prompts"].str.len() > 0]
+    prompts = _draw(answers, n_questions, "question", rules, contexts, rng, report)
+    taken = {prompt["speech_id"] for prompt in prompts}
+    rest = test[~test["speech_id"].isin(taken)]
+    prompts += _draw(rest, rules.n_prompts - len(prompts), "generic", rules, contexts, rng, report)
+    report |= {"drawn": len(prompts), "questions": sum(prompt["kind"] == "question" for prompt in prompts)}
+    prompts.sort(key=lambda prompt: prompt["prompt_id"])
+    _add_weights(prompts, test)
+    _add_shards(prompts, rules.shard_size, rng)
+    return prompts, report
+
+
+def _draw(pool, n: int, kind: str, rules: PromptRules, contexts: Contexts, rng, report: dict) -> list[dict[str, Any]]:
+    """Return up to `n` prompts: first each stratum's places, then whatever is left, in a shuffled order."""
+    queues = {
+        name: iter(rows.iloc[rng.permutation(len(rows))].to_dict("records"))
+        for name, rows in pool.groupby(["Party", "House"])
+    }
+    drawn = []
+    for name, places in _share_out(pool, n, rules.min_per_party if kind == "generic" else 0).items():
+        drawn += _take(queues[name], places, kind, rules, contexts, report)
+    waiting = [row for name in sorted(queues) for row in queues[name]]
+    rng.shuffle(waiting)
+    return drawn + _take(iter(waiting), n - len(drawn), kind, rules, contexts, report)
+
+
+def _share_out(pool: "pd.DataFrame", n: int, min_per_party: int) -> dict[tuple[str, str], int]:
+    """Return places by (party, house), by largest remainder; no party gets fewer than `min_per_party` while n lasts."""
+    sizes = pool.groupby(["Party", "House"]).size().sort_values(ascending=False, kind="stable")
+    if sizes.empty or n <= 0:
+        return {}
+    exact = sizes * n / sizes.sum()
+    places = exact.astype(int)
+    order = (exact - places).sort_values(ascending=False, kind="stable").index
+    for name in order[: n - int(places.sum())]:
+        places[name] += 1
+    for party in sorted(sizes.index.get_level_values("Party").unique()):
+        lacking = min_per_party - int(places.xs(party, level="Party").sum())
+        for _ in range(max(0, lacking)):
+            places[places.idxmax()] -= 1
+            places[(party, sizes.xs(party, level="Party").idxmax())] += 1
+    return places.to_dict()
+
+
+def _take(rows: Iterator[dict], n: int, kind: str, rules: PromptRules, contexts: Contexts, report: dict) -> list[dict]:
+    taken: list[dict] = []
+    while len(taken) < n and (row := next(rows, None)) is not None:
+        found = contexts.level(row, rules.min_context_speeches)
+        if found is None:
+            report["context too small"] += 1
+        else:
+            taken.append(_prompt(row, kind, found[0]))
+    return taken
+
+
+def _prompt(row: dict[str, Any], kind: str, context_id: str) -> dict[str, Any]:
+    asked = {"Prompts": row["Prompts"]} if kind == "question" else {}
+    shown = ("Party", "Topic", "Political Orientation", "Section", "House")
+    return {
+        "prompt_id": f"{row['speech_id']}.{kind}",
+        "speech_id": row["speech_id"],
+        "context_id": context_id,
+        "kind": kind,
+        "instruction": instruction(asked),
+        **{name: row[name] for name in shown},
+        "weight": 1.0,
+        "shard": 0,
+        **{name: row[name] for name in ("sitting_id", "speaker_id", "date", "cap_topic")},
+    }
+
+
+def _add_weights(prompts: list[dict], test: "pd.DataFrame") -> None:
+    from collections import Counter
+
+    drawn = Counter(prompt["Party"] for prompt in prompts)
+    shares = test["Party"].value_counts(normalize=True)
+    for prompt in prompts:
+        prompt["weight"] = round(float(shares[prompt["Party"]]) * len(prompts) / drawn[prompt["Party"]], 6)
+
+
+def _add_shards(prompts: list[dict], shard_size: int, rng) -> None:
+    """Number shards of at most `shard_size` prompts, shuffled so that every shard has every party's share of the work."""
+    for place, index in enumerate(rng.permutation(len(prompts))):
+        prompts[index]["shard"] = place // shard_size
