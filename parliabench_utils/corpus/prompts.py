@@ -29,7 +29,7 @@ class PromptRules:
     question_share: float = 0.1
     min_context_speeches: int = 5
     min_per_party: int = 0
-    shard_size: int = 100
+    n_shards: int = 1
 
 
 class Contexts:
@@ -88,7 +88,7 @@ def draw_prompts(
     report |= {"drawn": len(prompts), "questions": sum(prompt["kind"] == "question" for prompt in prompts)}
     prompts.sort(key=lambda prompt: prompt["prompt_id"])
     _add_weights(prompts, test)
-    _add_shards(prompts, rules.shard_size, rng)
+    _add_shards(prompts, rules.n_shards, rng)
     return prompts, report
 
 
@@ -160,7 +160,7 @@ def _add_weights(prompts: list[dict], test: "pd.DataFrame") -> None:
         prompt["weight"] = round(float(shares[prompt["Party"]]) * len(prompts) / drawn[prompt["Party"]], 6)
 
 
-def _add_shards(prompts: list[dict], shard_size: int, rng) -> None:
-    """Number shards of at most `shard_size` prompts, shuffled so that every shard has every party's share of the work."""
+def _add_shards(prompts: list[dict], n_shards: int, rng) -> None:
+    """Deal the prompts to `n_shards` shards after shuffling, so that every shard has every party's share of the work."""
     for place, index in enumerate(rng.permutation(len(prompts))):
-        prompts[index]["shard"] = place // shard_size
+        prompts[index]["shard"] = place % n_shards

@@ -66,7 +66,7 @@ class Dataset(Common):
     min_per_party: int = Field(1, ge=0)
     min_context_speeches: int = Field(3, ge=1)
     n_references: int = Field(3, ge=1)
-    shard_size: int = Field(100, ge=1)
+    n_shards: int = Field(1, ge=1)
 
 
 class Finetune(Job):
