@@ -1,0 +1,146 @@
+"""Perplexity of a text under a fixed causal language model (paper 4.1 (1): GPT-2).
+
+Used by notebook 05; GRUEN's grammar and the acceptability classifier read the same token log-probabilities.
+
+    scorer = load_model("smollm2-135m", purpose="score", precision="fp32")
+    perplexity(["My Lords, I beg to move."], scorer.model, scorer.tokenizer)     # array of shape (1,)
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+WINDOW, STRIDE = 1024, 512  # GPT-2's context; half of it is the least that a token in a later window sees
+POSITIONS_AT_ONCE = 512  # rows of logits that exist at a time: 512 x 50,257 float32 are 100 MB
+
+
+def signature(
+    model: str, tokenizer: Any, max_words: int | None = 512, window: int = WINDOW, stride: int = STRIDE
+) -> str:
+    """What fixes a value; `bos` names the token that every text starts with, "none" leaves the first token unscored."""
+    bos = start_token(tokenizer)
+    named = tokenizer.convert_ids_to_tokens(bos) if bos is not None else "none"
+    return f"PPL|model:{model}|words:{max_words or 'all'}|bos:{named}|window:{window}|stride:{stride}|exp-mean-nll|v1"
+
+
+def start_token(tokenizer: Any) -> int | None:
+    """The token that separates documents in pre-training: `<|endoftext|>` where there is one, else the tokeniser's BOS.
+
+    SmolLM2's own BOS opens a chat turn; after it the model expects a role, not a speech, so it would be the wrong
+    start.
+    """
+    separator = "<|endoftext|>"
+    return tokenizer.convert_tokens_to_ids(separator) if separator in tokenizer.get_vocab() else tokenizer.bos_token_id
+
+
+def perplexity(
+    texts: Sequence[str | None], model: Any, tokenizer: Any, max_words: int | None = 512, batch_size: int = 8
+) -> np.ndarray:
+    """exp of the mean negative log-likelihood a token, shape (n_speeches,), from 1 up; NaN where no token is predicted.
+
+    Only the first `max_words` words are read (None: all). Low values also reward repetition: read beside Distinct-n.
+    """
+    return per_text(token_log_probs([first_words(text, max_words) for text in texts], model, tokenizer, batch_size))
+
+
+def per_text(log_probs: Sequence[np.ndarray]) -> np.ndarray:
+    """Perplexity of each text from its tokens' log-probabilities."""
+    return np.array([np.exp(-row.mean()) if len(row) else np.nan for row in log_probs], dtype=np.float64)
+
+
+def corpus_perplexity(log_probs: Sequence[np.ndarray]) -> float:
+    """One value for all texts, every token weighing the same; not ruled by a few strange short texts as the mean is."""
+    tokens = np.concatenate([np.empty(0), *log_probs])
+    return float(np.exp(-tokens.mean())) if len(tokens) else float("nan")
+
+
+def first_words(text: str | None, max_words: int | None) -> str:
+    """The text up to its `max_words`-th word, white space inside unchanged; None is empty."""
+    text = (text or "").strip()
+    if max_words is None:
+        return text
+    match = re.match(rf"(?:\S+\s+){{{max_words - 1}}}\S+", text)
+    return match.group() if match else text
+
+
+def windows(n_predicted: int, size: int, stride: int) -> Iterator[tuple[int, int, int]]:
+    """Cut a sequence of `n_predicted + 1` ids: input ids [begin, end), and how many of their last predictions count.
+
+    Every id after the first is predicted once; from the second window on it sees at least `size - stride + 1` ids.
+    """
+    if n_predicted <= 0:
+        return
+    end = min(size, n_predicted)
+    yield 0, end, end
+    while end < n_predicted:
+        scored = min(stride, n_predicted - end)
+        end += scored
+        yield max(0, end - size), end, scored
+
+
+def token_log_probs(
+    texts: Sequence[str],
+    model: Any,
+    tokenizer: Any,
+    batch_size: int = 8,
+    window: int = WINDOW,
+    stride: int = STRIDE,
+) -> list[np.ndarray]:
+    """Natural log-probability of every token of every text, float64 arrays; empty where there is nothing to predict.
+
+    Texts of like length share a batch, padded on the right with a mask; only the predicted tokens' values are kept.
+    """
+    bos = start_token(tokenizer)
+    ids = [_encode(text, tokenizer, bos) for text in texts]
+    size = min(window, getattr(model.config, "max_position_embeddings", window))
+    parts = [(row, *part) for row, seq in enumerate(ids) for part in windows(len(seq) - 1, size, min(stride, size))]
+    order = sorted(range(len(parts)), key=lambda i: (parts[i][2] - parts[i][1], parts[i][0]))
+    found: dict[int, np.ndarray] = {}
+    for start in range(0, len(order), batch_size):
+        batch = order[start : start + batch_size]
+        scored = _forward([ids[parts[i][0]][parts[i][1] : parts[i][2] + 1] for i in batch], model, tokenizer)
+        found |= {i: values[len(values) - parts[i][3] :] for i, values in zip(batch, scored, strict=True)}
+    pieces: list[list[np.ndarray]] = [[] for _ in texts]
+    for i, (row, *_) in enumerate(parts):
+        pieces[row].append(found[i])
+    return [np.concatenate(row) if row else np.empty(0) for row in pieces]
+
+
+def _encode(text: str, tokenizer: Any, bos: int | None) -> list[int]:
+    from parliabench_utils.models.encoders import clean
+
+    ids = tokenizer(clean(text), add_special_tokens=False, verbose=False)["input_ids"]
+    return [bos, *ids] if bos is not None and ids else ids
+
+
+def _forward(sequences: list[list[int]], model: Any, tokenizer: Any) -> list[np.ndarray]:
+    import torch
+
+    longest = max(map(len, sequences)) - 1
+    inputs = torch.full((len(sequences), longest), tokenizer.pad_token_id or 0)
+    mask = torch.zeros_like(inputs)
+    for row, ids in enumerate(sequences):  # right padding: positions and masks of real tokens stay as they are alone
+        inputs[row, : len(ids) - 1] = torch.tensor(ids[:-1])
+        mask[row, : len(ids) - 1] = 1
+    targets = torch.tensor([token for ids in sequences for token in ids[1:]], device=model.device)
+    with torch.inference_mode():
+        hidden = model.base_model(inputs.to(model.device), attention_mask=mask.to(model.device)).last_hidden_state
+        values = _log_probs(hidden[mask.bool().to(model.device)], targets, model)
+    return np.split(values, np.cumsum([len(ids) - 1 for ids in sequences])[:-1])
+
+
+def _log_probs(hidden: Any, targets: Any, model: Any) -> np.ndarray:
+    """Log-probabilities of `targets` (n,) from hidden states (n, dimension), a slice of logits at a time."""
+    import torch
+
+    head, cap = model.get_output_embeddings(), getattr(model.config, "final_logit_softcapping", None)
+    values = []
+    for start in range(0, len(hidden), POSITIONS_AT_ONCE):
+        logits = head(hidden[start : start + POSITIONS_AT_ONCE]).float()  # (positions, vocabulary)
+        if cap:
+            logits = torch.tanh(logits / cap) * cap
+        chosen = targets[start : start + POSITIONS_AT_ONCE].unsqueeze(-1)
+        values.append((logits.gather(-1, chosen).squeeze(-1) - logits.logsumexp(-1)).double().cpu())
+    return torch.cat(values).numpy()
