@@ -212,7 +212,9 @@ def check_topics(tables: dict[int, pd.DataFrame]) -> list[Finding]:
             "models disagree more on technical topics",
             "6.3",
             "more",
-            f"sd: Science {sd['Science']:.3f}, Geography {sd['Geography']:.3f}, European Union {sd['European Union']:.3f}, median {sd.median():.3f}",
+            "sd: "
+            + ", ".join(f"{t} {sd[t]:.3f}" for t in ("Science", "Geography", "European Union"))
+            + f", median {sd.median():.3f}",
             agrees(not low_half and exact["European Union"] < min(exact["Science"], exact["Geography"])),
             f"in the lower half: {', '.join(low_half)}" if low_half else "",
         ),

@@ -1,0 +1,133 @@
+"""A result table and how it is written: CSV with the numbers, LaTeX with the printed form, JSON that names the inputs.
+
+Used by notebook 08; the report prints the same `display` as HTML.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from parliabench_utils.run.artefacts import write_csv, write_json, write_text
+from parliabench_utils.run.provenance import file_hash, name_in_manifest
+
+DASH = "—"
+LONG = 40  # rows; a longer table may break over pages
+# LaTeX for the signs that tables use; everything else is escaped by pandas before.
+_SIGNS = {
+    "±": r"$\pm$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "†": r"$\dagger$",
+    "→": r"$\rightarrow$",
+    "×": r"$\times$",
+    "δ": r"$\delta$",
+    "η²": r"$\eta^2$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "−": r"$-$",
+    "–": "--",
+    DASH: "---",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: `data` is tidy and numeric (CSV), `display` is what is printed, all strings (LaTeX, HTML)."""
+
+    name: str  # file name without ending: table02
+    title: str
+    data: pd.DataFrame
+    display: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    inputs: tuple[Path, ...] = field(default=())
+
+
+def write_table(table: Table, folder: Path) -> None:
+    """Write `tables/NAME.csv`, `.tex` and `.json` (title, notes, inputs with sha256, printed columns) under the run's `folder`."""
+    target = folder / "tables" / table.name
+    write_csv(target.with_suffix(".csv"), table.data)
+    write_text(target.with_suffix(".tex"), to_latex(table))
+    write_json(
+        target.with_suffix(".json"),
+        {
+            "table": table.name,
+            "title": table.title,
+            "notes": list(table.notes),
+            "inputs": name_inputs(table.inputs, folder),
+            "display": {
+                "columns": [str(c) for c in table.display.columns],
+                "rows": table.display.astype(str).values.tolist(),
+            },
+        },
+    )
+
+
+def read_table(folder: Path, name: str) -> Table:
+    """A written table, as the report prints it."""
+    target = folder / "tables" / name
+    record = json.loads(target.with_suffix(".json").read_text(encoding="utf-8"))
+    display = pd.DataFrame(record["display"]["rows"], columns=record["display"]["columns"], dtype=str)
+    data = pd.read_csv(target.with_suffix(".csv"), keep_default_na=False, na_values=[""])
+    return Table(name, record["title"], data, display, tuple(record["notes"]))
+
+
+def name_inputs(paths: Sequence[Path], folder: Path) -> list[dict[str, str]]:
+    """Each input as {path, sha256}; paths relative to the run's folder or the project."""
+    return [{"path": name_in_manifest(path, folder), "sha256": file_hash(path)} for path in paths]
+
+
+def to_latex(table: Table) -> str:
+    """A booktabs table for a plain article class (packages booktabs, graphicx, longtable); all text escaped."""
+    long = len(table.display) > LONG
+    caption = escape_latex(table.title)
+    body = table.display.astype(str).to_latex(
+        index=False,
+        escape=True,
+        longtable=long,
+        caption=caption if long else None,
+        label=f"tab:{table.name}" if long else None,
+    )
+    body = _signs(body)
+    notes = "".join(f"\\par\\footnotesize {escape_latex(note)}\n" for note in table.notes)
+    head = "% needs \\usepackage{booktabs,graphicx,longtable}\n"
+    if long:
+        return f"{head}{{\\scriptsize\n{body}}}\n{notes}"
+    fit = f"\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}{{!}}{{%\n{body.strip()}}}\n"
+    opening = f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\\label{{tab:{table.name}}}\n"
+    return f"{head}{opening}{fit}{notes}\\end{{table}}\n"
+
+
+def escape_latex(text: str) -> str:
+    """Text with LaTeX's special characters and our signs replaced."""
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    escaped = "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+    return _signs(escaped)
+
+
+def _signs(text: str) -> str:
+    for sign, code in _SIGNS.items():
+        text = text.replace(sign, code)
+    return text
+
+
+def number(value: float, decimals: int = 3) -> str:
+    """A number as printed; a dash where undefined."""
+    return DASH if pd.isna(value) else f"{value:.{decimals}f}"
+
+
+def p_value(value: float) -> str:
+    """A p value as printed: four decimals, below that "< 0.0001"."""
+    if pd.isna(value):
+        return DASH
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def span(values: pd.Series) -> str:
+    """Smallest and largest of whole numbers: "16" or "12–16"."""
+    if values.empty:
+        return "0"
+    low, high = int(values.min()), int(values.max())
+    return str(low) if low == high else f"{low}–{high}"

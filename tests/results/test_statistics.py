@@ -1,0 +1,131 @@
+"""Stability, normalisation, difficulty, variance, agreement and the rules for missing values."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from parliabench_utils.metrics.table import METRICS
+from parliabench_utils.results import statistics as s
+from parliabench_utils.results.cells import fully_rated_prompts
+from parliabench_utils.results.paper import published
+from parliabench_utils.results.scores import join_scores, kept_prompts
+from tests.results.synthetic import SETS, write_run
+
+JUDGE = "smollm2-constrained"
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def scores(run_folder):
+    return join_scores(run_folder, SETS, JUDGE)
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=20), st.floats(0.1, 10))
+def test_stability_is_bounded_and_scale_free(values, factor):
+    value = s.stability(values)
+    assert 0 < value <= 100
+    assert s.stability([factor * v for v in values]) == pytest.approx(value)
+
+
+def test_stability_of_the_papers_table_8():
+    table = published(8)
+    found = [
+        round(s.stability(table[m]), 1) for m in ("Gemma 2 9B", "Llama 3.1 8B", "Mistral 7B v0.3", "Qwen2 7B", "Yi 6B")
+    ]
+    assert found == [97.6, 95.2, 92.2, 94.1, 95.4]
+
+
+@pytest.mark.parametrize("values", [[], [0.5], [0.0, 0.0], [np.nan, 0.5], [-0.1, 0.1]])
+def test_stability_is_undefined(values):
+    assert np.isnan(s.stability(values))
+
+
+def test_join_keeps_every_speech_once(scores):
+    assert len(scores) == 18 * len(SETS)
+    assert not scores.duplicated(["prompt_id", "variant", "model", "type"]).any()
+    missing = scores["generated_speech"].isna()
+    assert missing.sum() == 2 and scores.loc[missing, [m.column for m in METRICS]].isna().all(axis=None)
+
+
+def test_a_missing_stage_is_named(run_folder, tmp_path):
+    with pytest.raises(FileNotFoundError, match="02_dataset"):
+        join_scores(tmp_path, SETS, JUDGE)
+    with pytest.raises(FileNotFoundError, match="07_judge"):
+        join_scores(run_folder, SETS, "no-such-judge")
+
+
+def test_missing_rules(scores, run_folder):
+    kept = kept_prompts(run_folder)
+    complete, available = (s.select_scores(scores, kept, rule) for rule in ("complete", "available"))
+    assert complete["prompt_id"].nunique() == 17 and len(available) == 18 * 5 - 2
+    hole = scores.copy()
+    hole.loc[hole["prompt_id"].eq("p001") & hole["type"].eq("baseline"), "J_Coh"] = np.nan
+    assert "p001" not in fully_rated_prompts(hole) and "p002" in fully_rated_prompts(hole)
+    with pytest.raises(ValueError, match="complete"):
+        s.select_scores(scores, kept, "all")
+
+
+def test_normalised_metrics_point_up(scores):
+    for how in ("run", "fixed"):
+        values = s.normalise(scores, how)
+        assert values.max().max() <= 1 + 1e-9 and (
+            values["PPL"].corr(scores["PPL"], method="spearman")
+        ) == pytest.approx(-1)
+    with pytest.raises(ValueError, match="normalisation"):
+        s.normalise(scores, "z")
+
+
+def test_a_metric_without_spread_has_no_normalised_value(scores):
+    assert s.normalise(scores.assign(GRUEN=0.5))["GRUEN"].isna().all()
+
+
+def test_stability_table_has_all_sets_and_a_chance_level(scores):
+    by_metric = s.stability_by_metric(scores, draws=20, seed=1)
+    table = s.stability_table(by_metric)
+    assert len(table) == len(SETS)
+    assert table["overall"].between(0, 100).all() and table["overall_by_chance"].between(0, 100).all()
+    assert table["overall"].to_numpy() == pytest.approx(table[["affiliation", "topic", "orientation"]].mean(axis=1))
+
+
+def test_difficulty_ranks_the_worst_party_first(scores):
+    worse = scores.copy()
+    columns = ["Party Align", "GRUEN", "BERTScore F1", "MoverScore", "J_Coh", "J_Qual", "J_Rel"]
+    worse.loc[worse["Party"] == "Labour", columns] = worse[columns].min()
+    table = s.difficulty(worse, "Party")
+    assert table.loc[0, "group"] == "Labour" and table["rank"].tolist() == list(range(1, len(table) + 1))
+    assert table["difficulty"].between(0, 1).all()
+
+
+def test_anova_is_scipys():
+    rng = np.random.default_rng(1)
+    values, groups = pd.Series(rng.normal(size=30)), pd.Series(list("abc") * 10)
+    result = s.anova(values, groups)
+    samples = [values[groups == g] for g in "abc"]
+    assert pytest.approx(stats.f_oneway(*samples).statistic) == result.F
+    assert result.eta2 == pytest.approx(result.F * 2 / (result.F * 2 + 27))
+    assert np.isnan(s.anova(values, pd.Series(["a"] * 30)).p)
+
+
+def test_anova_table_has_the_control(scores):
+    table = s.anova_table(scores)
+    assert table["control"].any() and set(table["by"]) == {"Party", "Political Orientation"}
+
+
+def test_human_preference_finds_the_better_side(scores):
+    better = scores.copy()
+    better.loc[better["type"] == "human", "J_Qual"] = 11
+    better["J_Coh"] = 5.0
+    table = s.human_preference(better).set_index("metric")["preference"]
+    assert table["J_Qual"] == 1 and table["J_Coh"] == 0.5
+
+
+def test_correlations_are_symmetric(scores):
+    table = s.correlations(scores).pivot(index="first", columns="second", values="rho")
+    assert np.allclose(table, table.T, equal_nan=True) and np.allclose(np.diag(table), 1)
