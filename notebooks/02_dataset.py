@@ -1,0 +1,275 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 02 · Dataset: which speeches, which prompts, compared with what
+#
+# **Question.** Which of the utterances are speeches worth learning from, how are they divided, and what will the models be asked?
+#
+# **In the paper:** sections 3.1 (steps 3 and 4), 3.2 and 5.3, Tables 3 and 4, Figure 2. **Reads:** `01_ingest/speeches.parquet`.
+# **Writes:** `train.jsonl`, `test.jsonl`, `prompts.jsonl`, `references.jsonl`, `dropped.csv` and a card in `02_dataset/`; what later
+# notebooks only read in `02_dataset/shared/`; the human speeches in `04_generate/human/human/`. **Takes:** under a minute in
+# the demo; embedding the speeches is most of it.
+
+# %% tags=["parameters"]
+run = "demo"  # name of the folder under outputs/
+profile = "demo"  # which parameter files were read
+seed = 42  # of the split and of the draw of prompts (the split's seed: project page)
+data_root = "data"  # where fetched corpora are
+models = ["smollm2-135m", "smollm2-135m-nf4"]  # not used here; all notebooks share these keys
+types = ["baseline", "fine-tuned"]  # not used here
+n_threads = 2  # for numerical libraries
+offline = True  # never ask a model hub
+min_speeches = 8  # an affiliation needs this many speeches; the paper: 1000 (section 3.1)
+min_words = 35  # a speech has more words than this; the paper's project page: 35
+max_words = 400  # and fewer than this; the project page: 1580
+excluded_sections = ["Business of the House", "Point of Order", "Points of Order"]  # project page
+classify_all = False  # True: no direct mapping of topics, the classifier for all
+encoder = "all-MiniLM-L6-v2"  # for topics, references and centroids; the project page: all-mpnet-base-v2
+split = "by-debate"  # random (the paper's), by-debate, by-speaker, by-date
+train_share = 0.8  # section 5.2
+n_prompts = 18  # the paper: 3000 (section 5.3)
+question_share = 0.2  # of prompts that are real questions; the paper: 0.1 (section 5.3)
+min_per_party = 1  # prompts that each affiliation gets at least; weights undo it
+min_context_speeches = 3  # training speeches that a prompt's context needs, its own debate and speaker left out
+n_references = 3  # human speeches that a generated one is compared with; the paper: 5 (section 4.1)
+shard_size = 100  # prompts that one job of notebook 04 takes
+
+# %%
+from parliabench_utils.run import start
+
+run = start("02_dataset", globals())
+p = run.params
+
+# %% [markdown]
+# ## What is kept
+#
+# Questions stay only as prompts of their answers; procedure, speakers without a party and presiding officers go; so do the sections
+# that plan the House's own business, and speeches too short or too long. The threshold on affiliations comes last. Texts are
+# mended on the way: broken Unicode, and all quotation marks made plain.
+
+# %%
+import pandas as pd
+
+from parliabench_utils.corpus.dataset import KeepRules, keep_speeches
+
+speeches = pd.read_parquet(run.stage_folder("01_ingest") / "speeches.parquet")
+rules = KeepRules(p.min_speeches, p.min_words, p.max_words, p.excluded_sections)
+kept, dropped = keep_speeches(speeches, rules)
+print(f"{len(speeches):,} utterances = {len(kept):,} kept + {len(dropped):,} dropped")
+dropped["rule"].value_counts().to_frame("utterances")
+
+# %% [markdown]
+# Each utterance is in exactly one of the two tables, and each dropped one has its reason.
+#
+# ## Topics
+#
+# The corpus names a CAP topic (from release 5.0 on); the benchmark speaks of the 21 EuroVoc domains. Table 4 maps 13 CAP categories
+# directly. For the rest, and for a corpus without topics, a speech gets the domain whose written description is nearest to it by
+# sentence embedding. The paper uses a trained EuroVoc classifier there; ours needs no training data, and its cosine is in every row.
+
+# %%
+from parliabench_utils.corpus.topics import assign_topics
+from parliabench_utils.models.embeddings import SentenceEncoder
+
+sentences = SentenceEncoder(p.encoder)
+topics = assign_topics(kept["cap_topic"], kept["text"], sentences, classify_all=p.classify_all)
+kept = kept.assign(topic=topics["topic"], topic_method=topics["method"], topic_score=topics["score"])
+kept.groupby("topic_method").agg(
+    speeches=("topic", "size"), domains=("topic", "nunique"), mean_score=("topic_score", "mean")
+)
+
+# %% [markdown]
+# Table 4 as run: how many speeches each category has and, where the classifier decided, the domain that it chose most.
+
+# %%
+from parliabench_utils.corpus.overview import topic_table
+
+topic_table(kept)
+
+# %% [markdown]
+# How far can the classifier be trusted? Where there is a direct mapping we can ask it for its own opinion. Many disagreements are
+# real ambiguities (a debate on energy bills is Energy or Economics), but this share is what to keep in mind when reading topics.
+
+# %%
+from parliabench_utils.corpus.topics import classify_topics
+
+direct = kept[kept["topic_method"] == "direct"]
+guessed = classify_topics(direct["text"].tolist(), sentences)["topic"].to_numpy()
+agreement = (guessed == direct["topic"]).mean() if len(direct) else float("nan")
+print(f"the classifier agrees with {agreement:.0%} of {len(direct):,} direct mappings (guessing: {1 / 21:.0%})")
+
+# %% [markdown]
+# ## The data set: Table 3 and Figure 2
+
+# %%
+from parliabench_utils.corpus.overview import party_table
+
+print(f"{len(kept):,} speeches, {kept['speaker_id'].nunique():,} speakers, {kept['n_words'].sum():,} words")
+print(
+    f"words a speech: mean {kept['n_words'].mean():.1f}, median {kept['n_words'].median():.0f}, sd {kept['n_words'].std():.1f}"
+)
+print("houses:", kept["house"].value_counts(normalize=True).round(2).to_dict(), "(the paper's prompts: 0.78 and 0.22)")
+party_table(kept)
+
+# %%
+from parliabench_utils.corpus.overview import draw_dataset
+
+draw_dataset(kept)
+# %% [markdown]
+# (a) Many short speeches, few long ones, as in the paper. (b) to (d) show what this corpus talks about, from where on the scale, and
+# when. Notebook 09 draws the final figure.
+#
+# ## The split
+#
+# The paper splits single speeches at random. Neighbours in a debate then stand on both sides, and a model that has learnt the one
+# has an easier time with the other. The table shows how many test speeches have such a companion in training.
+
+# %%
+from parliabench_utils.corpus.dataset import SPLITS, leaks
+from parliabench_utils.corpus.dataset import split as split_speeches
+
+divided = {by: split_speeches(kept, p.train_share, by, p.seed) for by in SPLITS}
+pd.DataFrame({by: {"train": len(a), "test": len(b)} | leaks(a, b) for by, (a, b) in divided.items()}).T
+
+# %%
+from parliabench_utils.corpus.dataset import to_records
+
+train, test = (pd.DataFrame(to_records(part)) for part in divided[p.split])
+print(f"split {p.split}: {len(train):,} training speeches, {len(test):,} test speeches; one of them:")
+train.iloc[0].to_frame("value")
+
+# %% [markdown]
+# ## The prompts
+#
+# A prompt is the context of a test speech, with the generic instruction or the question that the speech answered. Places are shared
+# out over party and house like the test set. A prompt is drawn only if its context (party, topic and house; if need be party and
+# topic; if need be party) has enough training speeches by other people in other debates.
+
+# %%
+from parliabench_utils.corpus.prompts import PromptRules, draw_prompts
+
+prompt_rules = PromptRules(p.n_prompts, p.question_share, p.min_context_speeches, p.min_per_party, p.shard_size)
+prompts, report = draw_prompts(train, test, prompt_rules, p.seed)
+print(report)
+pd.DataFrame(prompts)[["kind", "Party", "House", "Topic", "context_id", "weight", "shard"]]
+
+# %% [markdown]
+# A weight over 1 stands for an affiliation with fewer prompts than its share of the test set, under 1 for one that was lifted.
+# One prompt whole:
+
+# %%
+next((prompt for prompt in prompts if prompt["kind"] == "question"), prompts[0])
+
+# %% [markdown]
+# ## The references
+#
+# BERTScore and MoverScore compare a generated speech with human ones of the same context. They are chosen once, for all models: the
+# training speeches nearest to the prompt's instruction and section, never from its own debate or by its own speaker.
+
+# %%
+from parliabench_utils.corpus.prompts import Contexts
+from parliabench_utils.corpus.references import choose_references
+
+references = choose_references(prompts, Contexts(train), sentences, p.n_references, p.min_context_speeches)
+found = pd.DataFrame(references).merge(train[["speech_id", "Party", "Section", "Speech"]], on="speech_id")
+print(prompts[0]["Party"], "·", prompts[0]["Section"])
+found[found["prompt_id"] == prompts[0]["prompt_id"]][["rank", "similarity", "Party", "Section", "Speech"]]
+
+# %%
+found.groupby("rank")["similarity"].describe()[["mean", "min", "max"]].round(3)
+
+# %% [markdown]
+# ## Checks
+#
+# What must hold whatever the corpus: no speech on both sides, every prompt from the test set, every reference from training and of
+# the prompt's party, no text that is empty, every utterance accounted for.
+
+# %%
+own = found.merge(
+    pd.DataFrame(prompts)[["prompt_id", "Party", "sitting_id", "speaker_id"]], on="prompt_id", suffixes=("", "_asked")
+)
+checks = {
+    "no speech in train and test": not set(train["speech_id"]) & set(test["speech_id"]),
+    "prompts are test speeches": {prompt["speech_id"] for prompt in prompts} <= set(test["speech_id"]),
+    "references are training speeches": {row["speech_id"] for row in references} <= set(train["speech_id"]),
+    "references share the party": bool((own["Party"] == own["Party_asked"]).all()),
+    "no empty speech": bool((pd.concat([train, test])["Speech"].str.len() > 0).all()),
+    "kept + dropped = read": len(kept) + len(dropped) == len(speeches),
+}
+assert all(checks.values()), checks
+pd.Series(checks, name="holds").to_frame()
+
+# %% [markdown]
+# Texts that occur more than once are reported, not removed: formulas of thanks are part of how Parliament speaks.
+
+# %%
+repeated = kept["text"].value_counts()
+print(f"{(repeated > 1).sum()} texts occur more than once, {repeated[repeated > 1].sum()} speeches in all")
+
+# %% [markdown]
+# ## Writing
+
+# %%
+from parliabench_utils.corpus.card import write_card
+from parliabench_utils.corpus.dataset import human_rows
+from parliabench_utils.run.artefacts import write_csv, write_jsonl
+
+out = run.stage_folder()
+for name, rows in {"train": train, "test": test}.items():
+    write_jsonl(out / f"{name}.jsonl", rows.to_dict("records"))
+write_jsonl(out / "prompts.jsonl", prompts)
+write_jsonl(out / "references.jsonl", references)
+write_csv(out / "dropped.csv", dropped)
+
+# %%
+human = human_rows(prompts, dict(zip(test["speech_id"], test["Speech"], strict=True)), p.seed)
+write_jsonl(run.stage_folder("04_generate") / "human" / "human" / "shard-0.jsonl", human)
+facts = {"training speeches": len(train), "test speeches": len(test), "words": int(kept["n_words"].sum())}
+facts |= {"prompts": len(prompts), "question prompts": report["questions"], "utterances dropped": len(dropped)}
+own_keys = {
+    key: value for key, value in p.model_dump().items() if key not in ("run", "profile", "models", "types", "data_root")
+}
+write_card(out, kept, facts, own_keys)
+
+# %% [markdown]
+# ## What later notebooks only read
+#
+# Two things are learnt from training speeches once, here, so that no later job does it again: the centroids of parties and
+# orientations (for notebook 06), and a small classifier that tells real sentences from corrupted ones (for GRUEN in notebook 05).
+
+# %%
+from parliabench_utils.metrics.acceptability import fit_acceptability
+from parliabench_utils.metrics.alignment import write_centroids
+
+write_centroids(out / "shared", train, sentences)
+acceptability = fit_acceptability(out / "shared", train["Speech"].tolist(), p.seed)
+acceptability
+
+# %% [markdown]
+# The classifier's held-out AUC is above: 0.5 would be guessing, 1 perfect. It is weak evidence for fluent text, and GRUEN's signature
+# says which classifier was used.
+#
+# ## What we learned
+#
+# The speeches that count, in the paper's format with ids and the way each topic was found; a split whose leaks are known; prompts
+# whose contexts are wide enough to be scored; references that are the same for every model. What was dropped is in `dropped.csv`, with a
+# reason each. Next, [03](03_finetune.py) tunes the models on `train.jsonl`.
+
+# %%
+run.note("dropped", dropped["rule"].value_counts().to_dict())
+run.note("prompts", report)
+run.note("topics", {"encoder": sentences.signature, **kept["topic_method"].value_counts().to_dict()})
+run.note("topic_agreement_with_direct", None if len(direct) == 0 else round(float(agreement), 6))
+run.note("leaks", leaks(*divided[p.split]))
+run.note("acceptability", acceptability)
+run.finish()
