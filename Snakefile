@@ -21,7 +21,6 @@ JOBS = jobs(PROFILE, RUN, config.get("group_by", "all"), dict(map(parse_setting,
 
 
 def command(job):
-    values = dict(map(parse_setting, SETTINGS))
     declared = [text for text in SETTINGS if parse_setting(text)[0] in type(job.params).model_fields]
     options = [text for setting in declared for text in ("--set", setting)]
     return shlex.join(
@@ -30,12 +29,19 @@ def command(job):
     )
 
 
-localrules: all
+# A job whose outputs were removed is not done; the runner looks at their hashes too.
+for job in JOBS:
+    if not all(path.exists() for path in job.outputs):
+        job.done.unlink(missing_ok=True)
+
+
+localrules:
+    all,
 
 
 rule all:
     input:
-        [str(path) for job in JOBS for path in job.outputs],
+        [str(job.done) for job in JOBS],
 
 
 for job in JOBS:
@@ -44,9 +50,9 @@ for job in JOBS:
         name:
             job.name.replace("-", "_").replace(".", "_")
         input:
-            [str(path) for path in job.inputs],
+            [str(earlier.done) for earlier in job.after],
         output:
-            [update(str(path)) for path in job.outputs],
+            str(job.done),
         params:
             command=command(job),
             values=job.params.model_dump_json(exclude={"run", "profile", "n_threads"}),

@@ -34,6 +34,11 @@ def manifest_path(folder: Path, name: str) -> Path:
     return folder / "manifests" / f"{name}.json"
 
 
+def done_path(folder: Path, name: str) -> Path:
+    """A small file with the hashes of a finished job's outputs, written last; Snakemake waits for it."""
+    return folder / "manifests" / f".{name}.done"
+
+
 def read_manifest(folder: Path, name: str) -> dict[str, Any] | None:
     """A job's manifest, or None where there is none yet."""
     path = manifest_path(folder, name)
@@ -112,14 +117,13 @@ class Manifest:
         valid = self.is_valid()
         self.skipped = valid and self.mode == old["mode"] == "runner"
         if self.skipped:
-            for path in self.outputs:
-                path.touch()
-            self.lock.release(force=True)
+            self._close(old["outputs"])
             return self
         resumes = old and old["fingerprint"] == self.fingerprint and old["status"] != "done"
         if not resumes and not (valid and self.mode == "interactive"):
             self._clear()
         _notes_path(self.folder, self.name).unlink(missing_ok=True)
+        done_path(self.folder, self.name).unlink(missing_ok=True)
         self._write("running")
         return self
 
@@ -148,7 +152,12 @@ class Manifest:
         missing = [provenance.name_in_manifest(path, self.folder) for path in self.outputs if not path.exists()]
         if missing:
             raise FileNotFoundError(f"{self.name} ended without writing {', '.join(missing)}")
-        self._write("done", outputs=provenance.describe(self.outputs, self.folder, rows=True))
+        outputs = provenance.describe(self.outputs, self.folder, rows=True)
+        self._write("done", outputs=outputs)
+        self._close(outputs)
+
+    def _close(self, outputs: dict[str, Any]) -> None:
+        write_json(done_path(self.folder, self.name), outputs)
         self.lock.release(force=True)
 
     def failed(self, reason: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parliabench_utils.run.manifest import job_name
+from parliabench_utils.run.manifest import done_path, job_name
 from parliabench_utils.run.params import Common, resolve
 from parliabench_utils.run.project import outputs_root
 from parliabench_utils.run.stages import JOB_KEYS, STAGES, Stage, generated_files, model_types
@@ -20,14 +20,19 @@ GROUPS = {"all": (), "model": ("model",), "model-type-shard": JOB_KEYS}
 
 @dataclass(frozen=True)
 class WorkflowJob:
-    """One call of the runner: the files it waits for, the files it leaves, the arguments that select it."""
+    """One call of the runner: the jobs it waits for, the files it leaves, the arguments that select it.
+
+    `done` is the file that the runner writes last; it holds the hashes of the outputs, so that a job that ran again and changed
+    nothing starts nothing after it.
+    """
 
     name: str
     stage: str
     params: Common
-    inputs: tuple[Path, ...]
+    after: tuple["WorkflowJob", ...]
     outputs: tuple[Path, ...]
     arguments: tuple[str, ...]
+    done: Path
 
 
 def jobs(
@@ -83,20 +88,22 @@ def _job(
     outputs = stage.outputs(params, folder)
     if stage.name == "04_generate":
         outputs = [*generated_files(params, folder, [params.shard] if params.shard >= 0 else numbers), *outputs]
+    needed = stage.inputs(params, folder)
+    after = [job for job in earlier if any(_feeds(job, path) for path in needed)]
+    if not cut:
+        after += [job for job in earlier if job.stage == stage.name]
     made = {path for job in earlier for path in job.outputs}
-    own = {path for job in earlier if job.stage == stage.name for path in job.outputs}
-    needed = [file for path in stage.inputs(params, folder) for file in _files_of(path, made)]
-    arguments = tuple(text for key, value in cut.items() for text in (f"--{key}", str(value)))
     return WorkflowJob(
         job_name(stage.name, params),
         stage.name,
         params,
-        tuple(dict.fromkeys([*needed, *(own if not cut else ())])),
+        tuple(after),
         tuple(path for path in dict.fromkeys(outputs) if path not in made),
-        arguments,
+        tuple(text for key, value in cut.items() for text in (f"--{key}", str(value))),
+        done_path(folder, job_name(stage.name, params)),
     )
 
 
-def _files_of(path: Path, made: set[Path]) -> list[Path]:
-    """The earlier jobs' files that an input stands for (itself, or all below it); else the input as it is."""
-    return sorted(file for file in made if file == path or file.is_relative_to(path)) or [path]
+def _feeds(job: WorkflowJob, path: Path) -> bool:
+    """Whether a job writes `path` or a file below it."""
+    return any(file == path or file.is_relative_to(path) for file in job.outputs)
