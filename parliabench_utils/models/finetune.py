@@ -1,0 +1,259 @@
+"""LoRA and QLoRA fine-tuning with TRL's SFTTrainer (paper, sections 5.2 and 11.2): the engine of notebook 03.
+
+One path from the packaged 135M model on two cores to an 8B model on a GPU. The seed is set before the adapter is made, the
+schedule is frozen by `max_steps`, and a killed run goes on from its last checkpoint with the same loss series.
+
+    from parliabench_utils.models.finetune import train
+    result = train(spec, settings, train_rows, held_out_rows, run.stage_folder() / spec.name)
+    result.log[-1]          # {"step": 36, "loss": 2.91, "held_out_loss": 3.05, "learning_rate": 2.8e-05, "tokens": 61234}
+"""
+
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from parliabench_utils.models.loading import ModelSpec, load_base, load_tokenizer, weights_location
+from parliabench_utils.models.prompting import Example
+from parliabench_utils.models.training_plan import TrainingSettings, encode_rows, preflight, steps_of
+from parliabench_utils.run.artefacts import write_json, write_jsonl
+
+OUT_OF_MEMORY = (
+    "out of memory while training {name}: halve batch_size and double gradient_accumulation (the same training), set "
+    "gradient_checkpointing: true, lower max_length, or take the model's 4-bit file"
+)
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A finished training: where the adapter is, and its log."""
+
+    adapter: Path
+    log: list[dict[str, Any]]
+    steps: int
+    resumed_from: int  # 0, or the checkpoint's step
+
+
+def prepare_backend(settings: TrainingSettings) -> None:
+    """Import unsloth where it is asked for: it patches transformers, trl and peft and must come before they are used."""
+    if settings.backend != "unsloth":
+        return
+    try:
+        import unsloth  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "backend: unsloth needs unsloth; install it (README, 'On a GPU') or take backend: peft"
+        ) from error
+
+
+def with_adapter(spec: ModelSpec, settings: TrainingSettings):
+    """The base with a fresh LoRA adapter. Seeded here, since the adapter's first weights are drawn here."""
+    from transformers import set_seed
+
+    set_seed(settings.lora_seed)
+    if settings.backend == "unsloth":
+        return _with_unsloth_adapter(spec, settings)
+    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+
+    base = load_base(spec, spec.precision)
+    base.config.use_cache = False
+    if spec.precision == "nf4":
+        base = prepare_model_for_kbit_training(base, use_gradient_checkpointing=settings.gradient_checkpointing)
+    lora = LoraConfig(
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=list(spec.lora_targets),
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(base, lora)
+
+
+def _with_unsloth_adapter(spec: ModelSpec, settings: TrainingSettings):
+    """The same through unsloth, which has its own loader and names."""
+    from unsloth import FastLanguageModel
+
+    where = weights_location(spec)
+    model, _ = FastLanguageModel.from_pretrained(
+        model_name=where.pop("pretrained_model_name_or_path"),
+        **where,
+        max_seq_length=settings.max_length,
+        load_in_4bit=spec.precision == "nf4",
+        trust_remote_code=False,
+    )
+    return FastLanguageModel.get_peft_model(
+        model,
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=list(spec.lora_targets),
+        bias="none",
+        use_gradient_checkpointing="unsloth" if settings.gradient_checkpointing else False,
+        random_state=settings.lora_seed,
+    )
+
+
+def as_dataset(examples: list[Example], settings: TrainingSettings):
+    """Token ids and the mask of what bears loss, as TRL's prepared format; rows without anything to learn left out."""
+    from datasets import Dataset
+
+    whole = settings.loss_on == "all"
+    rows = [
+        {"input_ids": e.ids, "completion_mask": [int(whole or i >= e.n_prompt) for i in range(len(e.ids))]}
+        for e in examples
+        if whole or len(e.ids) > e.n_prompt
+    ]
+    return Dataset.from_list(rows)
+
+
+def trainer_arguments(settings: TrainingSettings, rows: int, folder: Path):
+    """TRL's SFTConfig: every value from the settings, nothing left to a default that a release may change."""
+    import torch
+    from trl import SFTConfig
+
+    steps, warmup = steps_of(settings, rows)
+    return SFTConfig(
+        output_dir=str(folder / "checkpoints"),
+        max_steps=steps,
+        warmup_steps=warmup,
+        per_device_train_batch_size=settings.batch_size,
+        per_device_eval_batch_size=settings.batch_size,
+        gradient_accumulation_steps=settings.gradient_accumulation,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type=settings.scheduler,
+        weight_decay=settings.weight_decay,
+        optim=settings.optimizer,
+        max_length=settings.max_length,
+        packing=settings.packing,
+        train_sampling_strategy="group_by_length" if settings.group_by_length else "random",
+        gradient_checkpointing=settings.gradient_checkpointing,
+        completion_only_loss=True,
+        dataloader_drop_last=True,
+        eval_strategy="steps",
+        eval_steps=settings.eval_every,
+        eval_on_start=True,
+        logging_strategy="steps",
+        logging_steps=settings.log_every,
+        save_strategy="steps",
+        save_steps=settings.save_every,
+        save_total_limit=2,
+        include_num_input_tokens_seen="non_padding",
+        seed=settings.lora_seed,
+        data_seed=settings.lora_seed,
+        use_cpu=not torch.cuda.is_available(),
+        bf16=torch.cuda.is_available(),  # on a CPU the weights' own precision decides; autocast only costs time there
+        report_to="none",
+        disable_tqdm=True,
+    )
+
+
+def log_rows(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The trainer's history as one row a step: step, loss, held_out_loss, learning_rate, tokens (null where not taken)."""
+    rows: dict[int, dict[str, Any]] = {}
+    for entry in history:
+        row = rows.setdefault(
+            entry["step"],
+            {"step": entry["step"], "loss": None, "held_out_loss": None, "learning_rate": None, "tokens": None},
+        )
+        for key, name in (("loss", "loss"), ("eval_loss", "held_out_loss"), ("learning_rate", "learning_rate")):
+            if key in entry:
+                row[name] = round(float(entry[key]), 8 if key == "learning_rate" else 4)
+        if "num_input_tokens_seen" in entry:
+            row["tokens"] = int(entry["num_input_tokens_seen"])
+    return [rows[step] for step in sorted(rows)]
+
+
+def _live_log(path: Path):
+    """A callback that rewrites the log after each entry (a resumed run has the earlier ones in its state) and prints it."""
+    from transformers import TrainerCallback
+
+    class LiveLog(TrainerCallback):
+        def on_log(self, args, state, control, **kwargs):
+            rows = log_rows(state.log_history)
+            write_jsonl(path, rows)
+            shown = {key: value for key, value in rows[-1].items() if value is not None}
+            print("  ".join(f"{key} {value}" for key, value in shown.items()), flush=True)
+
+    return LiveLog()
+
+
+def make_trainer(spec, settings: TrainingSettings, train_rows: list[dict], held_out: list[dict], folder: Path):
+    """Model, tokenizer, data and schedule put together; nothing is trained yet."""
+    prepare_backend(settings)
+    tokenizer = load_tokenizer(spec)
+    examples = encode_rows(spec, tokenizer, train_rows, settings.max_length)
+    preflight(examples, settings)
+    model = with_adapter(spec, settings)
+    from datasets import disable_progress_bars
+    from trl import SFTTrainer
+
+    disable_progress_bars()  # each step of a bar is a line of the executed notebook
+    data = as_dataset(examples, settings)
+    trainer = SFTTrainer(
+        model=model,
+        args=trainer_arguments(settings, len(data), folder),
+        train_dataset=data,
+        eval_dataset=as_dataset(encode_rows(spec, tokenizer, held_out, settings.max_length), settings),
+        processing_class=tokenizer,
+    )
+    from transformers import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(_live_log(folder / "train_log.jsonl.partial"))
+    return trainer
+
+
+def save_adapter(model, spec: ModelSpec, folder: Path, sha256: str | None) -> None:
+    """Write the adapter in one rename, naming its base by the hub's name and revision, not by a path of this machine."""
+    for config in model.peft_config.values():
+        config.base_model_name_or_path, config.revision = spec.id, spec.revision
+        config.target_modules = list(spec.lora_targets)  # a set's order would differ from run to run
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".adapter.", dir=folder.parent))
+    try:
+        model.save_pretrained(scratch, safe_serialization=True, save_embedding_layers=False)  # LoRA leaves them alone
+        (scratch / "README.md").unlink(missing_ok=True)  # PEFT's empty card; ours stands beside the adapter
+        write_json(
+            scratch / "base.json",
+            {"id": spec.id, "revision": spec.revision, "precision": spec.precision, "sha256": sha256},
+        )
+        for file in scratch.iterdir():
+            file.chmod(0o644)
+        scratch.chmod(0o755)
+        shutil.rmtree(folder, ignore_errors=True)
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint: a kill while one is written leaves it without its last file, `trainer_state.json`."""
+    whole = [file.parent for file in (folder / "checkpoints").glob("checkpoint-*/trainer_state.json")]
+    return max(whole, key=lambda path: int(path.name.split("-")[1]), default=None)
+
+
+def train(
+    spec: ModelSpec, settings: TrainingSettings, train_rows: list[dict], held_out: list[dict], folder: Path
+) -> TrainingResult:
+    """Train, or go on from the last checkpoint; write `adapter/` and `train_log.jsonl`; drop the checkpoints at the end.
+
+    MemoryError says what to change. Returns the log with losses in nats a token.
+    """
+    import torch
+
+    trainer = make_trainer(spec, settings, train_rows, held_out, folder)
+    checkpoint = last_checkpoint(folder)
+    try:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    except torch.OutOfMemoryError as error:
+        raise MemoryError(OUT_OF_MEMORY.format(name=spec.name)) from error
+    log = log_rows(trainer.state.log_history)
+    save_adapter(trainer.model, spec, folder / "adapter", spec.sha256)
+    write_jsonl(folder / "train_log.jsonl", log)
+    (folder / "train_log.jsonl.partial").unlink(missing_ok=True)
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    resumed = int(checkpoint.name.split("-")[1]) if checkpoint else 0
+    return TrainingResult(folder / "adapter", log, trainer.state.global_step, resumed)
