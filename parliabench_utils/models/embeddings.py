@@ -9,7 +9,9 @@ and 06 use it. Weights are read when the first text that is not in the cache tur
 """
 
 import json
+from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from parliabench_utils.models.encoders import (
     PACKAGED,
     best_device,
     clean,
+    cut_layers,
     encoder_folder,
     load_encoder,
     piece_limit,
@@ -134,3 +137,109 @@ class SentenceEncoder:
             mask = inputs["attention_mask"].unsqueeze(-1)
             rows[batch] = ((hidden * mask).sum(1) / mask.sum(1)).double().cpu().numpy()
         return unit_rows(rows)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One text's pieces: `ids` (n,), float32 unit `vectors` (n, dimension), `special` and `kept` masks (n,).
+
+    `kept` is False for punctuation and for the later pieces of a word (MoverScore leaves them out).
+    """
+
+    ids: np.ndarray
+    vectors: np.ndarray
+    special: np.ndarray
+    kept: np.ndarray
+
+
+class TokenEncoder:
+    """Contextual unit vectors of every piece of a text, from hidden layer `layer` (-1: the last one), float32.
+
+    Texts are cut at the encoder's limit (`truncated` counts them). Vectors of the latest texts stay in memory, at most
+    `keep_mb`, so that references shared by many speeches are encoded once.
+    """
+
+    def __init__(self, name: str = "all-MiniLM-L6-v2", layer: int = -1, batch_size: int = 32, keep_mb: int = 1024):
+        self.name, self.layer, self.batch_size, self.keep_mb = name, layer, batch_size, keep_mb
+        self._kept: OrderedDict[str, Tokens] = OrderedDict()
+        self._bytes = 0
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any, str]:
+        tokenizer, model, fingerprint = load_encoder(self.name)
+        return tokenizer, cut_layers(model, self.layer).to(best_device()), fingerprint
+
+    @cached_property
+    def limit(self) -> int:
+        """Pieces, special ones included, that are read."""
+        return piece_limit(*self._loaded[:2])
+
+    @property
+    def signature(self) -> str:
+        """What fixes a vector."""
+        spaced = "+space" if self._prefix else ""
+        return (
+            f"encoder:{Path(self.name).name}-{self._loaded[2]}{spaced}|layer:{self.layer}|limit:{self.limit}|dtype:fp32"
+        )
+
+    @cached_property
+    def _prefix(self) -> str:
+        """Byte-level BPE writes a word with a space before it in another way than one without: give the first word its own."""
+        return " " if "Ġthe" in self._loaded[0].get_vocab() else ""
+
+    @cached_property
+    def special_ids(self) -> list[int]:
+        """Ids of the opening, closing and other special pieces."""
+        return list(self._loaded[0].all_special_ids)
+
+    def pieces(self, text: str | None) -> list[int]:
+        """Ids without special pieces, cut at the limit."""
+        return self._ids(text)[: self.limit - self._loaded[0].num_special_tokens_to_add()]
+
+    def truncated(self, texts: Sequence[str | None]) -> np.ndarray:
+        """Bool array (n_texts,): is the text longer than the encoder reads."""
+        room = self.limit - self._loaded[0].num_special_tokens_to_add()
+        return np.array([len(self._ids(text)) > room for text in texts], dtype=bool)
+
+    def encode(self, texts: Sequence[str | None]) -> list[Tokens]:
+        """A `Tokens` for each text; an empty text has the special pieces only."""
+        cleaned = [clean(text) for text in texts]
+        missing = sorted({text for text in cleaned if text not in self._kept}, key=lambda text: (len(text), text))
+        fresh: dict[str, Tokens] = {}
+        for start in range(0, len(missing), self.batch_size):
+            fresh |= self._forward(missing[start : start + self.batch_size])
+        result = [fresh[text] if text in fresh else self._kept[text] for text in cleaned]
+        self._keep(fresh)
+        return result
+
+    def _ids(self, text: str | None) -> list[int]:
+        text = clean(text)
+        return (
+            self._loaded[0](self._prefix + text, add_special_tokens=False, verbose=False)["input_ids"] if text else []
+        )
+
+    def _forward(self, texts: list[str]) -> dict[str, Tokens]:
+        import torch
+
+        tokenizer, model, _ = self._loaded
+        ids = [with_specials(tokenizer, self.pieces(text)) for text in texts]
+        inputs = tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(model.device)
+        with torch.inference_mode():
+            hidden = model(**inputs).last_hidden_state.float().cpu().numpy()
+        return {
+            text: self._tokens(np.array(row), unit_rows(hidden[i, : len(row)]))
+            for i, (text, row) in enumerate(zip(texts, ids, strict=True))
+        }
+
+    def _tokens(self, ids: np.ndarray, vectors: np.ndarray) -> Tokens:
+        tokenizer = self._loaded[0]
+        names = tokenizer.convert_ids_to_tokens(ids.tolist())
+        special = np.isin(ids, self.special_ids)
+        kept = np.array([not name.startswith("##") and any(map(str.isalnum, name)) for name in names], dtype=bool)
+        return Tokens(ids, vectors, special, kept | special)
+
+    def _keep(self, fresh: dict[str, Tokens]) -> None:
+        self._kept |= fresh
+        self._bytes += sum(tokens.vectors.nbytes for tokens in fresh.values())
+        while self._bytes > self.keep_mb * 2**20 and self._kept:
+            self._bytes -= self._kept.popitem(last=False)[1].vectors.nbytes

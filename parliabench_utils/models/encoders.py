@@ -102,6 +102,21 @@ def unit_rows(vectors: np.ndarray) -> np.ndarray:
         return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
+def cut_layers(model: Any, layer: int) -> Any:
+    """The model without the layers above `layer` (counted from 1; -1 keeps all): its last hidden state is that layer's.
+
+    ValueError for a layer that the model does not have.
+    """
+    stack = getattr(model, "encoder", None) or getattr(model, "transformer", None)
+    depth = model.config.num_hidden_layers
+    if layer == -1:
+        return model
+    if not 1 <= layer <= depth or not hasattr(stack, "layer"):
+        raise ValueError(f"layer {layer}: {model.config.model_type} has layers 1 to {depth}, or -1 for the last")
+    stack.layer = stack.layer[:layer]
+    return model
+
+
 def best_device() -> str:
     """`cuda` where there is one, else `cpu`."""
     import torch

@@ -1,0 +1,101 @@
+"""BERTScore: each piece of a speech matched with the most similar piece of a reference (paper 4.1 (2); Zhang et al.
+2020).
+
+Used by notebook 05. The values are those of the `bert-score` library on the same encoder and layer, but references
+that many speeches share are encoded once, and one matrix product compares a speech with all its references.
+
+    P, R, F1 = bertscore(["My Lords, I beg to move."], [["My Lords, I rise to move."]], "all-MiniLM-L6-v2", layer=6)
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from parliabench_utils.models.embeddings import TokenEncoder, Tokens
+
+BLOCK = 128  # candidates compared at a time: bounds the memory
+# Mean P, R, F1 of unrelated sentences, as bert-score ships them; no other encoder may be rescaled.
+BASELINES = {("roberta-large", 17): (0.83150584, 0.8314941, 0.83122575)}
+
+
+def signature(encoder: TokenEncoder, idf: bool = False, rescale: bool = False) -> str:
+    """What fixes a value; several references: the highest P, R and F1, each for itself, as the library has it."""
+    weights = "idf:references" if idf else "idf:off"
+    return f"BERTScore|{encoder.signature}|{weights}|rescale:{rescale}|specials:matchable|over:max|v1"
+
+
+def bertscore(
+    candidates: Sequence[str | None],
+    references: Sequence[Sequence[str]],
+    encoder: TokenEncoder | str,
+    layer: int | None = None,
+    idf: bool = False,
+    rescale: bool = False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Precision, recall and F1, three arrays (n_speeches,), in [-1, 1]; NaN for an empty speech or one without
+    references.
+
+    `references[i]` are the texts of speech i, equal weights; `idf` weighs pieces by their rarity in the references.
+    With `rescale` unrelated text is near 0; ValueError where no baseline of the encoder and layer is known.
+    """
+    encoder = TokenEncoder(encoder, -1 if layer is None else layer) if isinstance(encoder, str) else encoder
+    baseline = _baseline(encoder) if rescale else None
+    references = [[text for text in texts if text and text.strip()] for texts in references]
+    weights = piece_idf([text for texts in references for text in texts], encoder) if idf else None
+    scores = np.full((3, len(candidates)), np.nan)
+    usable = [i for i, text in enumerate(candidates) if text and text.strip() and references[i]]
+    usable.sort(key=lambda i: references[i])  # speeches with the same references follow each other
+    for start in range(0, len(usable), BLOCK):
+        block = usable[start : start + BLOCK]
+        shared = sorted({text for i in block for text in references[i]})
+        encoded = dict(zip(shared, encoder.encode(shared), strict=True))
+        for i, candidate in zip(block, encoder.encode([candidates[i] for i in block]), strict=True):
+            scores[:, i] = best_match(candidate, [encoded[text] for text in references[i]], weights)
+    if baseline is not None:
+        scores = (scores - baseline) / (1 - baseline)
+    return scores[0], scores[1], scores[2]
+
+
+def best_match(candidate: Tokens, references: Sequence[Tokens], idf: dict[int, float] | None) -> np.ndarray:
+    """The highest P, R and F1 over the references, shape (3,)."""
+    starts = np.cumsum([0] + [len(reference.ids) for reference in references])
+    similarity = candidate.vectors @ np.concatenate([reference.vectors for reference in references]).T
+    to_reference = np.maximum.reduceat(
+        similarity, starts[:-1], axis=1
+    )  # (pieces, references): best match of each piece
+    to_candidate = similarity.max(axis=0)  # (all reference pieces,)
+    precision = piece_weights(candidate, idf) @ to_reference
+    recall = np.array(
+        [
+            piece_weights(reference, idf) @ to_candidate[start:end]
+            for reference, start, end in zip(references, starts[:-1], starts[1:], strict=True)
+        ]
+    )
+    both = precision + recall
+    f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both != 0)
+    return np.clip([precision.max(), recall.max(), f1.max()], -1, 1)
+
+
+def piece_weights(tokens: Tokens, idf: dict[int, float] | None) -> np.ndarray:
+    """Weights of a text's pieces that sum to 1: equal without the special ones, or by idf; equal where every idf is 0."""
+    plain = (~tokens.special).astype(np.float64)
+    weights = plain if idf is None else np.array([idf.get(int(piece), idf[-1]) for piece in tokens.ids])
+    if weights.sum() <= 0:
+        weights = plain
+    return weights / weights.sum()
+
+
+def piece_idf(texts: Sequence[str], encoder: TokenEncoder) -> dict[int, float]:
+    """Piece id -> ln((N + 1) / (df + 1)) over N texts; key -1 holds the value of a piece in none; specials get 0."""
+    frequency = Counter(piece for text in texts for piece in set(encoder.pieces(text)))
+    idf = {piece: float(np.log((len(texts) + 1) / (df + 1))) for piece, df in frequency.items()}
+    return idf | dict.fromkeys(encoder.special_ids, 0.0) | {-1: float(np.log(len(texts) + 1))}
+
+
+def _baseline(encoder: TokenEncoder) -> np.ndarray:
+    key = (encoder.name.rsplit("/", 1)[-1], encoder.layer)
+    if key not in BASELINES:
+        known = ", ".join(f"{name} layer {layer}" for name, layer in BASELINES)
+        raise ValueError(f"no baseline for {key[0]} layer {key[1]}, so nothing to rescale by; known: {known}")
+    return np.array(BASELINES[key])[:, None]

@@ -1,0 +1,120 @@
+"""MoverScore: how far a speech's pieces must move to become a reference's (paper 4.1 (2); Zhao et al. 2019).
+
+Used by notebook 05. Version 2 of the reference code: last layer of the encoder, idf weights, without punctuation and
+later pieces of words, score 1 / (1 + earth mover's distance). The distance is exact (POT, float64) on the pieces that
+carry mass.
+
+    moverscore(["My Lords, I beg to move."], [["My Lords, I rise to move."]], "all-MiniLM-L6-v2")
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from parliabench_utils.metrics.bertscore import piece_idf
+from parliabench_utils.models.embeddings import TokenEncoder, Tokens
+
+BLOCK = 128
+OVER = {"mean": np.mean, "max": np.max}
+COST = ("euclidean", "squared")  # version 2's, and version 1's: score 1 - EMD
+
+
+def signature(
+    encoder: TokenEncoder, idf: bool = True, over: str = "mean", cost: str = "euclidean", fixed_idf: bool = False
+) -> str:
+    """What fixes a value."""
+    source = ("fixed-texts" if fixed_idf else "candidates+references") if idf else "off"
+    form = "1/(1+emd)" if cost == "euclidean" else "1-emd"
+    return f"MoverScore|{encoder.signature}|idf:{source}|cost:{cost}|{form}|emd:exact-pot|over:{over}|v1"
+
+
+def moverscore(
+    candidates: Sequence[str | None],
+    references: Sequence[Sequence[str]],
+    encoder: TokenEncoder | str,
+    layer: int = -1,
+    idf: bool = True,
+    over: str = "mean",
+    cost: str = "euclidean",
+    idf_texts: Sequence[str] | None = None,
+    n_threads: int = 2,
+) -> np.ndarray:
+    """Score over the references by `over` (mean or max), shape (n_speeches,), in (0, 1]; NaN without pieces or
+    references.
+
+    idf is counted in the candidates and in the references, each for its own side, as the reference code does: a score
+    then depends on the other speeches of the call. `idf_texts` fixes one count for both sides instead. Where every
+    weight is 0 (one text alone) pieces weigh the same.
+    """
+    if over not in OVER or cost not in COST:
+        raise ValueError(f"over {over!r} is one of {', '.join(OVER)}; cost {cost!r} one of {', '.join(COST)}")
+    encoder = TokenEncoder(encoder, layer) if isinstance(encoder, str) else encoder
+    references = [[text for text in texts if text and text.strip()] for texts in references]
+    usable = [i for i, text in enumerate(candidates) if text and text.strip() and references[i]]
+    own, other = _both_idf([candidates[i] for i in usable], references, encoder, idf_texts) if idf else (None, None)
+    scores = np.full(len(candidates), np.nan)
+    usable.sort(key=lambda i: references[i])
+    with ThreadPoolExecutor(n_threads) as pool:
+        for start in range(0, len(usable), BLOCK):
+            block = usable[start : start + BLOCK]
+            shared = sorted({text for i in block for text in references[i]})
+            encoded = {t: mass(tokens, other) for t, tokens in zip(shared, encoder.encode(shared), strict=True)}
+            masses = [mass(tokens, own) for tokens in encoder.encode([candidates[i] for i in block])]
+            pairs = [(masses[n], encoded[text]) for n, i in enumerate(block) for text in references[i]]
+            values = iter(list(pool.map(lambda pair: similarity(*pair, cost), pairs)))
+            for i in block:
+                scores[i] = _aggregate([next(values) for _ in references[i]], over)
+    return scores
+
+
+def _aggregate(values: list[float], over: str) -> float:
+    known = [value for value in values if not np.isnan(value)]
+    return float(OVER[over](known)) if known else float("nan")
+
+
+def _both_idf(candidates, references, encoder: TokenEncoder, idf_texts):
+    if idf_texts is not None:
+        fixed = piece_idf(idf_texts, encoder)
+        return fixed, fixed
+    return piece_idf(candidates, encoder), piece_idf([text for texts in references for text in texts], encoder)
+
+
+Mass = tuple[np.ndarray, np.ndarray]
+
+
+def mass(tokens: Tokens, idf: dict[int, float] | None) -> Mass:
+    """Weights (n,) that sum to 1 in float64, and vectors (n, dimension), of the pieces that carry mass; n may be 0."""
+    content = (tokens.kept & ~tokens.special).astype(np.float64)
+    if idf is None:
+        weights = tokens.kept * float(content.any())  # specials count, as in the reference code, but not alone
+    else:
+        weights = np.array([idf.get(int(piece), idf[-1]) for piece in tokens.ids]) * tokens.kept
+        if weights.sum() <= 0:  # one text alone: every idf is 0, and the reference code calls any pair perfect
+            weights = content
+    carries = weights > 0
+    return weights[carries] / max(weights.sum(), 1e-300), tokens.vectors[carries].astype(np.float64)
+
+
+def similarity(candidate: Mass, reference: Mass, cost: str = "euclidean") -> float:
+    """1 / (1 + EMD), or 1 - EMD with squared costs; NaN when either side carries no mass."""
+    if not len(candidate[0]) or not len(reference[0]):
+        return float("nan")
+    distance = earth_movers_distance(*candidate, *reference, cost)
+    return 1 / (1 + distance) if cost == "euclidean" else 1 - distance
+
+
+def earth_movers_distance(weights_a, vectors_a, weights_b, vectors_b, cost: str = "euclidean") -> float:
+    """Least total of mass times distance that turns one text into the other; RuntimeError where the solver gives up.
+
+    POT would return 0, a perfect score, for masses that do not add up to the same; the weights are float64 and sum to
+    1.
+    """
+    import ot
+    from scipy.spatial.distance import cdist
+
+    costs = cdist(vectors_a, vectors_b, "euclidean" if cost == "euclidean" else "sqeuclidean")
+    value, log = ot.emd2(weights_a, weights_b, costs, numItermax=1_000_000, log=True)
+    if log.get("warning"):
+        raise RuntimeError(f"optimal transport of {costs.shape} pieces failed: {log['warning']}")
+    return max(0.0, float(value))
