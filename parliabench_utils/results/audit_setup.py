@@ -4,19 +4,11 @@ import math
 
 import pandas as pd
 
+from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
 from parliabench_utils.results.audit_tools import Finding, agrees, rounds_to
 
 CORPUS_SPEECHES, CORPUS_SPEAKERS = 447_778, 1_901  # section 3.2
 TOPIC_SPELLINGS = {"Economy": "Economics", "Agriculture, Forestry, Fisheries": "Agriculture, Forestry and Fisheries"}
-# Section 4.1.1: Far-left -6 to Far-right +6, in thirteen steps.
-SCALE = {
-    "Left": -4,
-    "Centre-left to left": -3,
-    "Centre-left": -2,
-    "Centre to centre-left": -1,
-    "Centre-right": 2,
-    "Right": 4,
-}
 
 
 def _shares(table3: pd.DataFrame) -> pd.Series:
@@ -29,7 +21,7 @@ def check_corpus(tables: dict[int, pd.DataFrame]) -> list[Finding]:
     total, speakers = int(table3["speeches"].sum()), int(table3["speakers"].sum())
     share = 100 * table3.set_index("party")["speeches"] / total
     centre = 100 * _shares(table3)[["Centre-left", "Centre-right"]].sum()
-    side = table3["orientation"].map(SCALE)
+    side = table3["orientation"].map(ORIENTATION_SCALE)
     lead = int(table3.loc[side > 0, "speeches"].sum() - table3.loc[side < 0, "speeches"].sum())
     return [
         Finding("11 speeches", "447,778 speeches", "3.2", "447,778", f"{total:,}", agrees(total == CORPUS_SPEECHES)),
@@ -242,15 +234,21 @@ def check_generation(tables: dict[int, pd.DataFrame]) -> list[Finding]:
 
 def distance_factor(table3: pd.DataFrame, guess: pd.Series) -> float:
     """Mean of Eq. 2's factor 1 - distance / 12 for a speaker whose orientation is drawn from `guess`, on Table 3's mix."""
-    mix = table3[table3["orientation"].isin(SCALE)].groupby("orientation")["speeches"].sum()
+    mix = table3[table3["orientation"].isin(ORIENTATION_SCALE)].groupby("orientation")["speeches"].sum()
     mix, guess = mix / mix.sum(), guess / guess.sum()
-    return float(sum(m * g * (1 - abs(SCALE[o] - SCALE[h]) / 12) for o, m in mix.items() for h, g in guess.items()))
+    return float(
+        sum(
+            m * g * (1 - abs(ORIENTATION_SCALE[o] - ORIENTATION_SCALE[h]) / 12)
+            for o, m in mix.items()
+            for h, g in guess.items()
+        )
+    )
 
 
 def check_guessing(tables: dict[int, pd.DataFrame]) -> list[Finding]:
     """What PSA's distance factor is worth to a model that guesses."""
     table3 = tables[3]
-    mix = table3[table3["orientation"].isin(SCALE)].groupby("orientation")["speeches"].sum()
+    mix = table3[table3["orientation"].isin(ORIENTATION_SCALE)].groupby("orientation")["speeches"].sum()
     always, drawn = distance_factor(table3, pd.Series({"Centre-right": 1.0})), distance_factor(table3, mix)
     claim = "PSA's distance factor of the tuned models (about 0.84 to 0.86) is above guessing"
     return [

@@ -82,17 +82,10 @@ def _by_chance(block: pd.DataFrame, groups: np.ndarray, draws: int, seed: int) -
 
 def stability_table(by_metric: pd.DataFrame) -> pd.DataFrame:
     """Table 12: for each model and type the mean over metrics for each context, and `overall`, their plain mean."""
-    wide = by_metric.pivot_table(
-        index=["model", "type"],
-        columns="context",
-        values=["stability", "by_chance"],
-        aggfunc="mean",
-        sort=False,
-        dropna=False,
-    )
-    out = wide["stability"].reindex(columns=list(CONTEXTS))
-    out["overall"] = out.mean(axis=1)
-    chance = wide["by_chance"].reindex(columns=list(CONTEXTS)) if "by_chance" in wide else out[list(CONTEXTS)] * np.nan
-    out["overall_by_chance"] = chance.mean(axis=1)
+    keys = ["model", "type"]
+    means = by_metric.groupby([*keys, "context"])[["stability", "by_chance"]].mean().unstack("context")
+    means = means.loc[pd.MultiIndex.from_frame(by_metric[keys].drop_duplicates())]  # the models' own order
+    out = means["stability"][list(CONTEXTS)]
+    out = out.assign(overall=out.mean(axis=1), overall_by_chance=means["by_chance"][list(CONTEXTS)].mean(axis=1))
     out["n"] = by_metric.groupby(["model", "type"], sort=False)["n"].max()
     return out.reset_index()

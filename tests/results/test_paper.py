@@ -3,8 +3,6 @@
 import pandas as pd
 import pytest
 
-from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
-from parliabench_utils.results.audit_setup import SCALE
 from parliabench_utils.results.compare import t_test_from_summary
 from parliabench_utils.results.paper import PAPER_MODELS, audit, published
 
@@ -95,10 +93,6 @@ def test_an_altered_table_flips_its_verdict(findings, change, item, before, afte
         return int((frame.loc[frame["item"] == item, "agrees"] == "yes").sum())
 
     assert count(findings) == before and count(audit(change)) == after
-
-
-def test_the_scale_is_the_corpus_rooms():
-    assert {name: ORIENTATION_SCALE[name] for name in SCALE} == SCALE
 
 
 def test_the_papers_first_t_test():
