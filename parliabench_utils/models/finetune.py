@@ -8,7 +8,6 @@ schedule is frozen by `max_steps`, and a killed run goes on from its last checkp
     result.log[-1]          # {"step": 36, "loss": 2.91, "held_out_loss": 3.05, "learning_rate": 2.8e-05, "tokens": 61234}
 """
 
-import json
 import shutil
 import tempfile
 from dataclasses import dataclass

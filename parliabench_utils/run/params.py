@@ -72,9 +72,53 @@ class Dataset(Common):
 class Finetune(Job):
     """03_finetune."""
 
+    backend: Literal["peft", "unsloth"] = "peft"
+    lora_rank: int = Field(16, ge=1)
+    lora_alpha: int = Field(16, ge=1)
+    lora_dropout: float = Field(0.0, ge=0, lt=1)
+    lora_seed: int = Field(3407, ge=0)
+    batch_size: int = Field(4, ge=1)
+    gradient_accumulation: int = Field(1, ge=1)
+    learning_rate: float = Field(0.001, gt=0)
+    scheduler: str = "linear"
+    warmup_share: float = Field(0.03, ge=0, lt=1)
+    weight_decay: float = Field(0.01, ge=0)
+    optimizer: str = "adamw_torch"
+    max_length: int = Field(256, ge=32)
+    epochs: int = Field(1, ge=1)
+    max_steps: int = Field(32, ge=0)
+    loss_on: Literal["answer", "all"] = "answer"
+    packing: bool = False
+    group_by_length: bool = False
+    gradient_checkpointing: bool = False
+    held_out_rows: int = Field(8, ge=1)
+    eval_every: int = Field(16, ge=1)
+    log_every: int = Field(4, ge=1)
+    save_every: int = Field(8, ge=1)
+    max_dropped_share: float = Field(0.0, ge=0, le=1)
+    sample_tokens: int = Field(80, ge=1)
+
 
 class Generate(Job):
     """04_generate."""
+
+    temperature: float = Field(0.7, ge=0)
+    top_p: float = Field(0.85, gt=0, le=1)
+    repetition_penalty: float = Field(1.2, ge=1)
+    max_new_tokens: int = Field(200, ge=1)
+    min_words: int = Field(30, ge=1)
+    max_words: int = Field(200, ge=1)
+    batch_size: int = Field(16, ge=1)
+    variants_per_prompt: int = Field(1, ge=1)
+    max_attempts: int = Field(3, ge=1)
+    precision: Literal["auto", "fp32", "bf16", "nf4"] = "auto"
+    trim_to_sentence: bool = True
+    min_similarity: float = Field(0.08, ge=-1, le=1)
+    max_other_language: float = Field(0.85, ge=0, le=1)
+    max_word_run: int = Field(3, ge=1)
+    max_phrase_run: int = Field(3, ge=1)
+    max_openings: int = Field(3, ge=0)
+    encoder: str = "all-MiniLM-L6-v2"
 
 
 class TextMetrics(Job):

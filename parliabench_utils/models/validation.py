@@ -1,0 +1,215 @@
+"""The nine checks that a generated speech must pass, each a small function with a name (section 5.3 and the project page).
+
+Notebook 04 draws a failed speech again. The rules know what real members do: quoted Welsh or Latin, "hon.", figures, and a peer's
+repeated "My Lords" pass. Every check takes the text and the settings and says whether something is wrong.
+
+    from parliabench_utils.models.validation import ValidationSettings, validate_speech
+    validate_speech("As an AI language model, I cannot write a speech.", settings=ValidationSettings(min_words=5))   # ["refusal"]
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+# 27 markers, as many as the paper's project page counts; which ones it does not print.
+SPECIAL_TOKENS = (
+    "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|start_header_id|>",
+    "<|end_header_id|>", "<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<s>", "</s>", "[INST]", "[/INST]",
+)  # fmt: skip
+ROLE_MARKERS = ("<|system|>", "<|user|>", "<|assistant|>", "### Response", "You are a seasoned UK parliamentary member")
+CONTEXT_LABELS = ("PARTY:", "TOPIC:", "SECTION:", "ORIENTATION:", "HOUSE:", "Instruction:")
+MARKERS = SPECIAL_TOKENS + ROLE_MARKERS + CONTEXT_LABELS
+ROLE_LINE = re.compile(r"^\W*(system|user|assistant|model)\W*$", re.MULTILINE)
+LABEL_LINE = re.compile(
+    r"^\W*(party|topic|section|(political )?orientation|house|context|instruction)\**:", re.I | re.M
+)
+
+# 14 patterns of text that was decoded wrongly or escaped twice.
+CORRUPTIONS = (
+    "\ufffd", "Ã©", "Ã¨", "Ã¢", "Ã¼", "Â£", "Â ", "â€", "ï»¿", "ï¿½", "\\u00", "\\u20", "\\x", "&#x",
+)  # fmt: skip
+# 11 ranges that have no place in a British speech. Greek and Latin letters with marks (Welsh ŵ, Gaelic ò) have.
+FORBIDDEN = re.compile(
+    "["
+    "\u0000-\u0008\u000b-\u001f\u007f-\u009f"  # control characters
+    "\u0400-\u052f"  # Cyrillic
+    "\u0590-\u05ff"  # Hebrew
+    "\u0600-\u06ff"  # Arabic
+    "\u0900-\u0dff"  # Indic scripts
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u2500-\u27bf"  # boxes, symbols, dingbats
+    "\u3040-\u30ff"  # Japanese
+    "\u3400-\u9fff"  # CJK
+    "\uac00-\ud7af"  # Korean
+    "\ue000-\uf8ff\U0001f000-\U0001faff"  # private use, emoji
+    "]"
+)
+
+WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+OPENING = re.compile(
+    r"(?:^|(?<=[.!?\"”\n])\s*)(?:My Lords|Mr\.? Speaker|Madam Speaker|(?:Mr\.?|Madam) Deputy Speaker|Lord Speaker)\s*,"
+)
+MODEL = r"(?:AI|artificial intelligence|(?:large )?language model)"
+WRITE = r"(?:generate|write|create|compose|produce)"
+CANNOT = r"(?:cannot|can't|can not|am unable to|won't|will not|am not able to)"
+REFUSALS = (
+    re.compile(rf"\bas an? {MODEL}\b(?= ?(?:language|model|assistant|,|I\b))", re.I),
+    re.compile(rf"\bI(?:'m| am) (?:just |only )?an? {MODEL}\b(?! (?:expert|minister|sceptic))", re.I),
+    re.compile(rf"\bI {CANNOT} {WRITE} (?:\w+ ){{1,4}}?(?:speech|text|content|response|statement)\b", re.I),
+    re.compile(
+        r"^\W*(?:I'm sorry|I am sorry|I apologi[sz]e|Sorry|Unfortunately),? but (?:I|as)\b"
+        r".{0,60}\b(?:assist|help you|fulfil+|comply|generate|write)\b",
+        re.I,
+    ),
+    re.compile(r"\b(?:my training data|my knowledge cut-?off|I don't have personal (?:opinions|beliefs))\b", re.I),
+)
+GOOD_END = re.compile(r"[.!?…](?:[\"”'’)\]]){0,2}$")
+BAD_END = re.compile(r"(?:[!?,;:]{3,}|\.{4,}|(?:\b[A-Za-z]\b[ .]*){5,}|[#*_|\\/<>{}=~^`-]{2,}\W*)$")
+
+
+@dataclass(frozen=True)
+class ValidationSettings:
+    """Thresholds of the checks; the defaults are the paper's and its page's. `similarity` is filled in per speech."""
+
+    min_words: int = 43
+    max_words: int = 635
+    min_similarity: float = 0.08  # cosine, speech to context
+    max_other_language: float = 0.85  # probability in [0, 1] of the likeliest language that is not English
+    max_word_run: int = 3  # one word, times running
+    max_phrase_run: int = 3  # 3 to 7 words, times running
+    max_phrase_total: int = 3  # 7 words or more, times in all
+    max_counting: int = 6  # consecutive whole numbers in order
+    max_openings: int = 3
+    words_per_opening: int = 60  # below it, openings are those of several speeches; a peer's own are further apart
+    similarity: float | None = None  # precomputed; None with an encoder computes it, without one skips the check
+    encoder: Any = None  # models.embeddings.SentenceEncoder
+
+
+def template_leakage(speech: str, settings: ValidationSettings) -> bool:
+    """One of 27 role markers, context labels and special tokens, or a line that is a label or a role."""
+    return any(marker in speech for marker in MARKERS) or bool(ROLE_LINE.search(speech) or LABEL_LINE.search(speech))
+
+
+def corrupted_unicode(speech: str, settings: ValidationSettings) -> bool:
+    """One of 14 patterns of wrong decoding, or a character of 11 foreign ranges."""
+    return any(pattern in speech for pattern in CORRUPTIONS) or bool(FORBIDDEN.search(speech))
+
+
+@lru_cache(maxsize=1)
+def _language_model():
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def not_english(speech: str, settings: ValidationSettings) -> bool:
+    """Another language is likelier than `max_other_language`. A quotation does not tip a speech."""
+    language, probability = _language_model().classify(speech)
+    return language != "en" and float(probability) > settings.max_other_language
+
+
+def words_of(speech: str) -> list[str]:
+    """Lower-case words without punctuation."""
+    return [word.lower() for word in WORD.findall(speech)]
+
+
+def longest_run(words: list[str], size: int) -> int:
+    """How many times the same `size` words stand running, at most, anywhere in the text."""
+    best, equal = 1, 0
+    for i in range(size, len(words)):
+        equal = equal + 1 if words[i] == words[i - size] else 0
+        best = max(best, 1 + equal // size)
+    return best
+
+
+def counts_up(words: list[str], most: int) -> bool:
+    """More than `most` whole numbers in a row, each one more than the last ("1. … 2. …" or "1, 2, 3")."""
+    numbers = [int(word) for word in words if word.isdecimal() and len(word) < 5]
+    run = 1
+    for before, after in pairwise(numbers):
+        run = run + 1 if after == before + 1 else 1
+        if run > most:
+            return True
+    return False
+
+
+def repetition(speech: str, settings: ValidationSettings) -> bool:
+    """A word or phrase said again and again running, seven words that come back too often, or counting."""
+    words = words_of(speech)
+    if longest_run(words, 1) > settings.max_word_run or counts_up(words, settings.max_counting):
+        return True
+    if any(longest_run(words, size) > settings.max_phrase_run for size in range(3, 8)):
+        return True
+    phrases = Counter(zip(*(words[i:] for i in range(7)), strict=False))
+    return bool(phrases) and max(phrases.values()) > settings.max_phrase_total
+
+
+def off_topic(speech: str, settings: ValidationSettings) -> bool:
+    """Cosine between speech and context, in [-1, 1], under the threshold. Nothing is said where none was computed."""
+    return settings.similarity is not None and settings.similarity < settings.min_similarity
+
+
+def wrong_length(speech: str, settings: ValidationSettings) -> bool:
+    """Words, split at white space, outside `min_words` to `max_words`."""
+    return not settings.min_words <= len(speech.split()) <= settings.max_words
+
+
+def several_speeches(speech: str, settings: ValidationSettings) -> bool:
+    """Four or more openings ("My Lords,", "Mr Speaker,"), closer together than in a peer's own speech."""
+    openings = len(OPENING.findall(speech))
+    return openings > settings.max_openings and len(speech.split()) < openings * settings.words_per_opening
+
+
+def corrupted_ending(speech: str, settings: ValidationSettings) -> bool:
+    """No end of a sentence at the end, or a tail of punctuation, single letters or markup."""
+    text = speech.rstrip()
+    return not GOOD_END.search(text) or bool(BAD_END.search(text))
+
+
+def refusal(speech: str, settings: ValidationSettings) -> bool:
+    """The model speaks as a model, or declines to write. A minister who cannot give a date does neither."""
+    return any(pattern.search(speech) for pattern in REFUSALS)
+
+
+CHECKS: tuple[Callable[[str, ValidationSettings], bool], ...] = (
+    template_leakage, corrupted_unicode, not_english, repetition, off_topic, wrong_length, several_speeches,
+    corrupted_ending, refusal,
+)  # fmt: skip
+REASONS = tuple(check.__name__ for check in CHECKS)
+
+
+def prompt_text(prompt: Mapping[str, Any]) -> str:
+    """What a speech must be about: topic, section and the instruction's question, without the generic instruction."""
+    from parliabench_utils.models.prompting import GENERIC_INSTRUCTION, instruction
+
+    asked = instruction(prompt)
+    parts = [prompt["Party"], prompt["Topic"], prompt["Section"], "" if asked == GENERIC_INSTRUCTION else asked]
+    return ". ".join(part for part in parts if part)
+
+
+def similarity_to_prompt(speeches: list[str], prompts: list[Mapping[str, Any]], encoder) -> list[float | None]:
+    """Cosine of each speech with its prompt's text, in [-1, 1]; None without an encoder; -1 for an empty speech."""
+    if encoder is None or not speeches:
+        return [None] * len(speeches)
+    a, b = encoder.encode(speeches), encoder.encode([prompt_text(prompt) for prompt in prompts])  # (n, d) unit rows
+    cosine = (a * b).sum(axis=1)
+    return [float(c) if c == c else -1.0 for c in cosine]
+
+
+def validate_speech(
+    speech: str, prompt: Mapping[str, Any] | None = None, settings: ValidationSettings | None = None
+) -> list[str]:
+    """Names of the checks that the speech fails, in the order of `REASONS`; an empty list means valid.
+
+    With a prompt and `settings.encoder` the similarity is computed; `settings.similarity` saves that for many speeches.
+    """
+    settings = settings or ValidationSettings()
+    if settings.similarity is None and prompt is not None and settings.encoder is not None:
+        from dataclasses import replace
+
+        settings = replace(settings, similarity=similarity_to_prompt([speech], [prompt], settings.encoder)[0])
+    return [check.__name__ for check in CHECKS if check(speech, settings)]
