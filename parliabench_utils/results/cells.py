@@ -3,8 +3,8 @@
 Used by notebook 08. A *score frame* has one row a speech: `prompt_id, variant, model, type`, the prompt's context
 and one column a metric (`metrics.table`); see `results.scores`.
 
-    scores = keep_complete(scores, kept_prompts)
-    cell_means(scores)      # model, type, metric, mean, sd, n
+    scores["compared"] = is_compared(scores, kept_prompts, missing="complete")
+    cell_means(compared_rows(scores))      # model, type, metric, mean, sd, n
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,19 +35,20 @@ def fully_rated_prompts(scores: pd.DataFrame) -> set[str]:
     return set(per_prompt.index[per_prompt & everywhere.reindex(per_prompt.index)])
 
 
-def keep_complete(scores: pd.DataFrame, kept: Iterable[str]) -> pd.DataFrame:
-    """The paper's rule: only prompts that every model and type answered (`kept`) and that are fully rated everywhere."""
-    wanted = set(kept) & fully_rated_prompts(scores)
-    return scores[scores["prompt_id"].isin(wanted)].reset_index(drop=True)
-
-
-def select_scores(scores: pd.DataFrame, kept: Iterable[str], missing: str) -> pd.DataFrame:
-    """Rows by the rule `missing`: "complete" (the paper's) or "available" (every row with a speech)."""
+def is_compared(scores: pd.DataFrame, kept: Iterable[str], missing: str) -> pd.Series:
+    """Which rows the tables count, by the rule `missing`: "complete" (the paper's) or "available" (every row with a speech)."""
     if missing == "complete":
-        return keep_complete(scores, kept)
+        return scores["prompt_id"].isin(set(kept) & fully_rated_prompts(scores))
     if missing == "available":
-        return scores[scores["generated_speech"].notna()].reset_index(drop=True)
+        return scores["generated_speech"].notna()
     raise ValueError(f"missing={missing!r}: expected 'complete' or 'available'")
+
+
+def compared_rows(scores: pd.DataFrame) -> pd.DataFrame:
+    """The rows with `compared` true; where there are none, all rows without their values, so that tables say n = 0."""
+    if scores["compared"].any():
+        return scores[scores["compared"]].reset_index(drop=True)
+    return scores.assign(**dict.fromkeys((*(m.column for m in METRICS), "Party Align deranged"), np.nan))
 
 
 def cell_means(scores: pd.DataFrame, by: Sequence[str] = (), metrics: Sequence[Metric] = METRICS) -> pd.DataFrame:

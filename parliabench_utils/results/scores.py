@@ -1,6 +1,6 @@
 """All scores of a run in one frame: one row a speech, joined by id; notebook 08 writes it as `08_statistics/scores.parquet`.
 
-scores = join_scores(run.folder, [("smollm2-135m", "baseline"), ..., ("human", "human")], judge="smollm2-135m")
+scores = join_scores(run.folder, all_sets(models, types), judge="smollm2-constrained")
 """
 
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from parliabench_utils.results.cells import JUDGE_COLUMNS
+from parliabench_utils.results.cells import HUMAN, JUDGE_COLUMNS
 from parliabench_utils.run.artefacts import read_jsonl
 
 ID = ["prompt_id", "variant"]
@@ -35,6 +35,12 @@ def join_scores(folder: Path, sets: Iterable[tuple[str, str]], judge: str) -> pd
             f"04_generate has speeches to prompts that 02_dataset lacks: {sorted(unknown)[:3]}; run 04 again"
         )
     return speeches.merge(prompts, on="prompt_id", how="left", validate="many_to_one")
+
+
+def all_sets(models: Iterable[str], types: Iterable[str]) -> list[tuple[str, str]]:
+    """(model, type) of every set of speeches, human ones last."""
+    kinds = list(types)
+    return [(model, kind) for model in models for kind in kinds] + [(HUMAN, HUMAN)]
 
 
 def _one_set(folder: Path, model: str, kind: str, judge: str) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from parliabench_utils.results.statistics import compare, stability
 """
 
 from parliabench_utils.results.agreement import correlations, human_preference
-from parliabench_utils.results.cells import cell_means, composite, keep_complete, normalise, select_scores
+from parliabench_utils.results.cells import cell_means, compared_rows, composite, is_compared, normalise
 from parliabench_utils.results.compare import bootstrap_means, cliffs_delta, compare, t_test_from_summary, verdict
 from parliabench_utils.results.difficulty import difficulty, speech_difficulty
 from parliabench_utils.results.stability import stability, stability_by_metric, stability_table
@@ -17,13 +17,13 @@ __all__ = [
     "cell_means",
     "cliffs_delta",
     "compare",
+    "compared_rows",
     "composite",
     "correlations",
     "difficulty",
     "human_preference",
-    "keep_complete",
+    "is_compared",
     "normalise",
-    "select_scores",
     "speech_difficulty",
     "stability",
     "stability_by_metric",

@@ -171,8 +171,8 @@ def table13(comparison: pd.DataFrame, names: Mapping[str, str], inputs: tuple[Pa
             "Wilcoxon p": data["wilcoxon_p"].map(p_value),
             "Paired d": data["paired_d"].map(lambda v: number(v, 2)),
             "Direction": data["direction"],
-            "Pooled": data["verdict_pooled"],
-            "Paired": data["verdict_paired"],
+            "Pooled": data["verdict_pooled"].replace("", "n.s."),
+            "Paired": data["verdict_paired"].replace("", "n.s."),
         }
     )
     notes = (

@@ -136,9 +136,21 @@ class Judge(Job):
 class Statistics(Common):
     """08_statistics."""
 
+    judge: str = "smollm2-constrained"
+    missing: Literal["complete", "available"] = "complete"
+    asterisk_test: Literal["pooled", "paired"] = "paired"
+    correction: Literal["bonferroni", "holm", "bh"] = "bonferroni"
+    bootstrap_draws: int = Field(2000, ge=100)
+    bootstrap_cluster: Literal["prompt_id", "context_id", "sitting_id", "speaker_id"] = "prompt_id"
+    normalisation: Literal["run", "fixed"] = "run"
+    chance_draws: int = Field(200, ge=1)
+
 
 class Figures(Common):
     """09_figures."""
+
+    judge: str = "smollm2-constrained"
+    n_samples: int = Field(12, ge=1)
 
 
 SCHEMAS: dict[str, type[Common]] = {

@@ -79,7 +79,7 @@ def _dataset(folder: Path, prompts: list[dict], rng: np.random.Generator) -> Non
     for stage in ("01_ingest", "02_dataset"):
         write_csv(
             folder / stage / "dropped.csv",
-            pd.DataFrame({"speech_id": ["x1", "x2"], "reason": ["too short", "excluded section"]}),
+            pd.DataFrame({"id": ["x1", "x2"], "rule": ["too short", "excluded section"], "text": ["", ""]}),
         )
 
 

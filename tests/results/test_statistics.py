@@ -63,13 +63,13 @@ def test_a_missing_stage_is_named(run_folder, tmp_path):
 
 def test_missing_rules(scores, run_folder):
     kept = kept_prompts(run_folder)
-    complete, available = (s.select_scores(scores, kept, rule) for rule in ("complete", "available"))
-    assert complete["prompt_id"].nunique() == 17 and len(available) == 18 * 5 - 2
+    complete, available = (s.is_compared(scores, kept, rule) for rule in ("complete", "available"))
+    assert scores.loc[complete, "prompt_id"].nunique() == 17 and available.sum() == 18 * 5 - 2
     hole = scores.copy()
     hole.loc[hole["prompt_id"].eq("p001") & hole["type"].eq("baseline"), "J_Coh"] = np.nan
     assert "p001" not in fully_rated_prompts(hole) and "p002" in fully_rated_prompts(hole)
     with pytest.raises(ValueError, match="complete"):
-        s.select_scores(scores, kept, "all")
+        s.is_compared(scores, kept, "all")
 
 
 def test_normalised_metrics_point_up(scores):

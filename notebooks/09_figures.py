@@ -1,0 +1,171 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 09 · Figures and the report
+#
+# **Question.** What does the run look like at a glance, and what must a reader know before believing it?
+#
+# **In the paper:** Figures 1 to 8; s1 to s4 are ours. **Reads:** the dataset (02), `08_statistics/` and `tables/`. **Writes:**
+# each figure in `figures/` as PDF and PNG with its values as CSV and a JSON that names its inputs; `report.html`, one file
+# without network or script. **Takes:** under a minute.
+
+# %% tags=["parameters"]
+run = "demo"  # name of the folder under outputs/
+profile = "demo"  # which parameter files were read
+seed = 42  # not used here: nothing is drawn at random
+data_root = "data"  # not used here; all notebooks share these keys
+models = ["smollm2-135m", "smollm2-135m-nf4"]  # rows of the tables, in this order; the paper: five models (section 5.1)
+types = ["baseline", "fine-tuned"]  # what is compared with what
+n_threads = 2  # for numerical libraries
+offline = True  # never ask a model hub
+judge = "smollm2-constrained"  # the judge that the report's warnings are about; the paper: Flow-Judge-v0.1
+n_samples = 12  # prompts whose speeches the report shows side by side (the paper's appendix 12)
+
+# %%
+from parliabench_utils.run import start
+
+run = start("09_figures", globals())
+
+# %% [markdown]
+# ## The pipeline and the corpus (Figures 1 and 2)
+#
+# Figure 1 is drawn from the workflow's own graph: which notebook waits for which.
+
+# %%
+from IPython.display import Image
+
+from parliabench_utils.results import figures, tables
+from parliabench_utils.run.project import project_root
+
+stages = (project_root() / "parliabench_utils/run/stages.py",)
+Image(figures.write_figure(figures.fig1(run.params.profile, stages), run.folder), width=900)
+
+# %%
+dataset = tables.read_dataset(run.folder)
+Image(figures.write_figure(figures.fig2(dataset, tables.dataset_files(run.folder)), run.folder), width=900)
+
+# %% [markdown]
+# Most speeches are short, a few topics take most of the speeches, and the parties are far from equal in number. That is why
+# groups carry their *n* in every figure below.
+#
+# ## What fine-tuning changes (Figures 3 and s2)
+
+# %%
+import pandas as pd
+
+from parliabench_utils.models.loading import read_model_spec
+from parliabench_utils.results.report import model_names
+from parliabench_utils.results.report_parts import demo_note
+
+names = model_names(run.params.models)
+note = demo_note([read_model_spec(model) for model in run.params.models])
+statistics = run.stage_folder("08_statistics")
+
+# %%
+source = statistics / "category_changes.csv"
+Image(figures.write_figure(figures.fig3(pd.read_csv(source), names, note, (source,)), run.folder), width=900)
+
+# %% [markdown]
+# A point right of zero is a gain; an interval that crosses zero is no finding. Metric by metric:
+
+# %%
+source = statistics / "comparison.csv"
+Image(figures.write_figure(figures.s2(pd.read_csv(source), names, note, (source,)), run.folder), width=760)
+
+# %% [markdown]
+# ## Parties (Figures 4 and 5)
+
+# %%
+source = run.folder / "tables/table08.csv"
+parties = figures.alignment_heatmap("fig4", "Party Align by party", pd.read_csv(source), "Party", note, (source,))
+Image(figures.write_figure(parties, run.folder), width=760)
+
+# %%
+source = run.folder / "tables/table09.csv"
+hard = figures.difficulty_bars("fig5", "Parties by difficulty", pd.read_csv(source), note, (source,))
+Image(figures.write_figure(hard, run.folder), width=760)
+
+# %% [markdown]
+# Compare each model's column with the one of human speeches: a model cannot be expected to sound more like a party than its own
+# members do.
+#
+# ## Topics (Figures 6 and 7)
+
+# %%
+source = run.folder / "tables/table11.csv"
+topics = figures.alignment_heatmap("fig6", "Party Align by topic", pd.read_csv(source), "Topic", note, (source,))
+Image(figures.write_figure(topics, run.folder), width=760)
+
+# %%
+source = statistics / "topic_difficulty.csv"
+hard = figures.difficulty_bars("fig7", "Topics by difficulty", pd.read_csv(source), note, (source,))
+Image(figures.write_figure(hard, run.folder), width=760)
+
+# %% [markdown]
+# ## Orientations and stability (Figures 8 and s1)
+
+# %%
+from parliabench_utils.results.cells import compared_rows
+
+source = statistics / "scores.parquet"
+rows = compared_rows(pd.read_parquet(source))
+Image(figures.write_figure(figures.fig8(rows, names, note, (source,)), run.folder), width=900)
+
+# %%
+source = statistics / "stability.csv"
+Image(figures.write_figure(figures.s1(pd.read_csv(source), names, note, (source,)), run.folder), width=760)
+
+# %% [markdown]
+# The black mark is what chance alone gives with groups of these sizes.
+#
+# ## Can the judge be trusted? (Figures s3 and s4)
+
+# %%
+source = statistics / "correlations.csv"
+Image(figures.write_figure(figures.s3(pd.read_csv(source), note, (source,)), run.folder), width=900)
+
+# %%
+source = statistics / "human_preference.csv"
+Image(figures.write_figure(figures.s4(pd.read_csv(source), note, (source,)), run.folder), width=760)
+
+# %% [markdown]
+# A metric whose interval crosses the dashed line cannot tell a member's speech from a model's.
+#
+# ## The report
+#
+# Headline, figures, tables, speeches side by side, what was dropped and why, and every place where this run differs from the
+# paper's set-up.
+
+# %%
+from parliabench_utils.results.report import headline, write_report
+
+write_report(
+    run.folder,
+    profile=run.params.profile,
+    models=run.params.models,
+    judge=run.params.judge,
+    n_samples=run.params.n_samples,
+)
+print(headline(run.folder))
+
+# %% [markdown]
+# ## What we learned
+#
+# - Each picture has its numbers beside it (`figures/*.csv`) and names the files that it was drawn from.
+# - The report opens with its warnings; a headline number without them is not ours.
+#
+# **Written:** `figures/` and `report.html`. **Dropped:** nothing here; the report lists what earlier stages left out. **Next:**
+# read the report, then try `--profile small` on a real corpus.
+
+# %%
+run.finish()
