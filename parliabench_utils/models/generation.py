@@ -222,3 +222,27 @@ def _append(draft: Draft, row: dict[str, Any], log: ResumableJsonl, rejected: Re
             rejected.append({"prompt_id": row["prompt_id"], "variant": row["variant"], **attempt})
     if draft.key not in log.done:
         log.append(row)
+
+
+def generate_pair(
+    loaded: LoadedModel,
+    kind: str,
+    prompts: list[dict],
+    shards: list[int],
+    settings: GenerationSettings,
+    checks: ValidationSettings,
+    folder: Path,
+    seed: int,
+) -> None:
+    """All wanted shards of one model and type, each into its own file under `04_generate/<model>/<type>/`."""
+    for shard in shards:
+        path = folder / "04_generate" / loaded.spec.name / kind / f"shard-{shard}.jsonl"
+        rows = [prompt for prompt in prompts if prompt["shard"] == shard]
+        generate_file(loaded, kind, rows, settings, checks, path, seed)
+
+
+def determinism(fingerprints: dict[str, str]) -> str:
+    """What the manifest promises about these models' texts."""
+    if all("fp32" in fingerprint for fingerprint in fingerprints.values()):
+        return "fp32: the same texts at any batch size, order and after a restart"
+    return "bf16 or live 4-bit: the same texts only with the same batches; batch size and a restart may change them"

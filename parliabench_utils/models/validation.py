@@ -89,6 +89,22 @@ class ValidationSettings:
     encoder: Any = None  # models.embeddings.SentenceEncoder
 
 
+def validation_settings(p: Any) -> ValidationSettings:
+    """The thresholds among notebook 04's parameters, with the encoder of the semantic check."""
+    from parliabench_utils.models.embeddings import SentenceEncoder
+
+    return ValidationSettings(
+        min_words=p.min_words,
+        max_words=p.max_words,
+        min_similarity=p.min_similarity,
+        max_other_language=p.max_other_language,
+        max_word_run=p.max_word_run,
+        max_phrase_run=p.max_phrase_run,
+        max_openings=p.max_openings,
+        encoder=SentenceEncoder(p.encoder),
+    )
+
+
 def template_leakage(speech: str, settings: ValidationSettings) -> bool:
     """One of 27 role markers, context labels and special tokens, or a line that is a label or a role."""
     return any(marker in speech for marker in MARKERS) or bool(ROLE_LINE.search(speech) or LABEL_LINE.search(speech))

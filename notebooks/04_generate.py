@@ -1,0 +1,200 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 04 · Generate: the same prompts for every model, base and tuned
+#
+# **Question.** What do the models say, how often is it no speech at all, and on which prompts can they be compared?
+#
+# **In the paper:** sections 5.3 and 11.3.2, and the nine checks of its project page. **Reads:** `02_dataset/prompts.jsonl`, the adapters
+# of 03, and the human speeches that 02 wrote. **Writes:** `04_generate/<model>/<type>/shard-<k>.jsonl`, rejected attempts beside it, and
+# `04_generate/summary/`. **Takes:** three or four minutes in the demo.
+
+# %% tags=["parameters"]
+run = "demo"  # name of the folder under outputs/
+profile = "demo"  # which parameter files were read
+seed = 42  # with prompt, variant and attempt it gives each speech its own seed
+data_root = "data"  # not used here; all notebooks share these keys
+models = ["smollm2-135m", "smollm2-135m-nf4"]  # files of params/models/; the paper's five: Table 5
+types = ["baseline", "fine-tuned"]  # what each model is asked as
+n_threads = 2  # for numerical libraries
+offline = True  # never ask a model hub
+model = ""  # one of models: do only this one (the runner's --model)
+type = ""  # one of types (--type)
+shard = -1  # one shard of the prompts (--shard); -1 is all
+temperature = 0.7  # section 5.3
+top_p = 0.85  # section 5.3
+repetition_penalty = 1.2  # section 5.3
+max_new_tokens = 200  # the project page has 850
+min_words = 30  # in the prompt and in the length check; the page has 43
+max_words = 200  # the page has 635
+batch_size = 16  # changes no text in fp32
+variants_per_prompt = 1  # speeches of one prompt
+max_attempts = 3  # section 5.3
+precision = "auto"  # auto: fp32 on a CPU, bf16 on a GPU; nf4 weights are dequantised
+trim_to_sentence = True  # cut a text that ran into the token limit back to a whole sentence
+min_similarity = 0.08  # check 5: cosine of speech and context (project page)
+max_other_language = 0.85  # check 3: probability of another language (page)
+max_word_run = 3  # check 4: one word, times running (page)
+max_phrase_run = 3  # check 4: 3 to 7 words, times running (page)
+max_openings = 3  # check 7: more are several speeches (page)
+encoder = "all-MiniLM-L6-v2"  # sentence embeddings for check 5
+
+# %%
+from parliabench_utils.run import start
+
+run = start("04_generate", globals())
+p = run.params
+
+# %% [markdown]
+# ## One prompt, as the model gets it
+#
+# The system text is the paper's (section 11.3.2) with the word limits filled in, then follow the five context lines and the instruction.
+
+# %%
+from parliabench_utils.models.generation import GenerationSettings
+from parliabench_utils.models.loading import load_tokenizer, read_model_spec
+from parliabench_utils.models.prompting import render_prompt
+from parliabench_utils.run.artefacts import read_jsonl
+
+prompts = read_jsonl(run.folder / "02_dataset/prompts.jsonl")
+settings = GenerationSettings.from_params(p)
+spec = read_model_spec(run.model_types[0][0])
+print(render_prompt(spec, load_tokenizer(spec), prompts[0], min_words=p.min_words, max_words=p.max_words))
+
+# %% [markdown]
+# ## The nine checks
+#
+# A text that fails one of them is drawn again, three times at most. They look for what language models do and members do not: labels of
+# the prompt, broken characters, another language, loops, another topic, wrong length, several speeches in one, a broken end, a refusal.
+
+# %%
+import pandas as pd
+
+from parliabench_utils.models.validation import validate_speech, validation_settings
+
+checks = validation_settings(p)
+examples = [
+    "My Lords, I am grateful to the noble Baroness. " * 4 + "I beg to move.",
+    "PARTY: Labour. I thank the hon. Member for his question and will write to him about the figures for 2021.",
+    "As an AI language model, I cannot take the side of a party in a debate.",
+    "My hon. Friend is right to raise the case of Ysbyty Gwynedd. As they say, diolch yn fawr: we owe our nurses more than thanks, "
+    "and the Minister will have heard that from both sides of the House.",
+]
+pd.DataFrame(
+    {"text": examples, "fails": [", ".join(validate_speech(t, settings=checks)) or "nothing" for t in examples]}
+)
+
+# %% [markdown]
+# ## Generating
+#
+# Base and tuned model get the same prompts and the same seeds. On a CPU everything is computed in fp32, where a text does not depend on the batch
+# it was made in, so a run that was killed ends with the same file.
+
+# %%
+from parliabench_utils.models.generation import determinism, generate_pair
+from parliabench_utils.models.loading import load_model
+
+precision = None if p.precision == "auto" else p.precision
+fingerprints = {}
+for name, kind in run.model_types:
+    adapter = run.folder / "03_finetune" / name / "adapter" if kind == "fine-tuned" else None
+    loaded = load_model(name, adapter=adapter, purpose="generate", precision=precision)
+    fingerprints[f"{name}/{kind}"] = loaded.fingerprint
+    generate_pair(loaded, kind, prompts, run.shards, settings, checks, run.folder, p.seed)
+run.note("models", fingerprints)
+
+# %% [markdown]
+# ## Side by side
+#
+# One prompt, all answers. An empty cell is a prompt for which no attempt passed.
+
+# %%
+from textwrap import shorten
+
+from parliabench_utils.models.selection import read_generated
+
+speeches = read_generated(run.folder, run.model_types)
+first = speeches[speeches["prompt_id"] == prompts[0]["prompt_id"]]
+for row in first.itertuples():
+    print(f"--- {row.model}, {row.type}, attempt {row.attempts} ---\n{shorten(row.generated_speech or '', 600)}\n")
+
+# %%
+from parliabench_utils.models.selection import summary
+
+run.note("summary", summary(speeches).round(4).to_dict("records"))
+summary(speeches).round(2)
+
+# %% [markdown]
+# `stopped` is the share of answers that ended by themselves; the others ran into the token limit, and `trimmed` ones were cut back to their last whole
+# sentence. A base model that never ends is the most frequent failure.
+#
+# ## What was rejected, and the checks' own mistakes
+#
+# The same checks on what members really said to these prompts show their false alarms. The human texts are kept whatever comes out.
+
+# %%
+from parliabench_utils.models.selection import failure_counts, human_failures
+
+human = read_generated(run.folder, [("human", "human")])
+by_id = {prompt["prompt_id"]: prompt for prompt in prompts}
+failures = pd.concat([failure_counts(speeches), human_failures(human, by_id, checks)], ignore_index=True)
+failures.pivot_table(
+    index=["model", "type", "attempt"], columns="reason", values="count", fill_value=0, sort=False
+).astype(int)
+
+# %% [markdown]
+# Tuned models fail less often than their bases if the first attempts' column `any` is smaller for them: the paper says so in words
+# (section 5.3), here it is counted.
+
+# %%
+from matplotlib import pyplot as plt
+
+everything = pd.concat([speeches, human], ignore_index=True).dropna(subset="generated_speech")
+lengths = {f"{m}\n{k}": g["n_words"].to_numpy() for (m, k), g in everything.groupby(["model", "type"], sort=False)}
+fig, ax = plt.subplots(figsize=(7, 3))
+ax.boxplot(list(lengths.values()), tick_labels=list(lengths), orientation="vertical")
+ax.set(ylabel="words a speech", title="Length of valid speeches, and of the members' own")
+ax.tick_params(axis="x", labelsize=7)
+plt.show()
+
+# %% [markdown]
+# ## Which prompts can be compared
+#
+# Only those that every model and type answered: a model must not look better since it was silent on the hard ones. The paper kept
+# 29,220 of 30,000 speeches. Leaving prompts out may change the mix of parties, so we look at it.
+
+# %%
+from parliabench_utils.models.selection import composition, split_prompts, write_summary
+
+kept, left_out = split_prompts(speeches)
+print(f"{len(kept)} of {speeches['prompt_id'].nunique()} prompts were answered by all; left out: {left_out or 'none'}")
+composition(prompts, kept).round(2)
+
+# %%
+if run.writes_summary:
+    write_summary(run.stage_folder() / "summary", kept, left_out, failures)
+
+# %% [markdown]
+# ## What we learned
+#
+# The failure table is a result of its own: it says how much help a model needed before its speeches could be scored at all. Written: one file
+# a model, type and shard, the rejected attempts beside it, and for all together `kept_prompts.json` and `failures.csv`. Prompts left out are listed
+# above, with the models that failed on them. Next: notebook 05 scores the texts, 06 their politics, 07 asks a judge.
+
+# %%
+run.note(
+    "dropped",
+    [{"prompt_id": key, "reason": f"no valid speech from {', '.join(pairs)}"} for key, pairs in left_out.items()],
+)
+run.note("determinism", determinism(fingerprints))
+run.finish()

@@ -1,0 +1,114 @@
+"""What came out of generation: failures by model, attempt and reason, and the prompts that every model answered.
+
+The end of notebook 04. The paper keeps only prompts with a valid speech from all ten model-type pairs (section 5.3).
+
+    from parliabench_utils.models.selection import read_generated, split_prompts
+    kept, left_out = split_prompts(read_generated(run.folder, run.model_types))
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parliabench_utils.models.validation import REASONS, ValidationSettings, similarity_to_prompt, validate_speech
+from parliabench_utils.run.artefacts import read_jsonl, write_csv, write_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def read_generated(folder: Path, pairs: list[tuple[str, str]]) -> "pd.DataFrame":
+    """The rows of all shards of the given (model, type) pairs, in order. FileNotFoundError where a pair has none."""
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    for model, kind in pairs:
+        shards = sorted((folder / "04_generate" / model / kind).glob("shard-*.jsonl"))
+        if not shards:
+            raise FileNotFoundError(
+                f"no shard-*.jsonl in {folder / '04_generate' / model / kind}: run 04 for this pair"
+            )
+        rows += [row for shard in shards for row in read_jsonl(shard)]
+    return pd.DataFrame(rows)
+
+
+def split_prompts(speeches: "pd.DataFrame") -> tuple[list[str], dict[str, list[str]]]:
+    """Prompts with a speech of every model, type and variant; and the others, each with the pairs that failed it."""
+    failed = speeches[speeches["generated_speech"].isna()]
+    left_out: dict[str, list[str]] = {}
+    for prompt, model, kind in zip(failed["prompt_id"], failed["model"], failed["type"], strict=True):
+        left_out.setdefault(prompt, [])
+        if f"{model}/{kind}" not in left_out[prompt]:
+            left_out[prompt].append(f"{model}/{kind}")
+    kept = sorted(set(speeches["prompt_id"]) - set(left_out))
+    return kept, dict(sorted(left_out.items()))
+
+
+def failure_counts(speeches: "pd.DataFrame") -> "pd.DataFrame":
+    """How many speeches each check rejected: model, type, attempt, reason, count, share of that attempt's speeches.
+
+    A speech can fail several checks; reason `any` counts it once. Attempts without a failure have a row `any`, 0.
+    """
+    import pandas as pd
+
+    rows = []
+    for (model, kind), group in speeches.groupby(["model", "type"], sort=False):
+        for attempt in range(1, int(group["attempts"].max()) + 1):
+            made = int((group["attempts"] >= attempt).sum())
+            rejected = [r[attempt - 1] for r in group["rejections"] if len(r) >= attempt]
+            counts = {"any": len(rejected)} | {r: sum(r in reasons for reasons in rejected) for r in REASONS}
+            rows += [
+                {"model": model, "type": kind, "attempt": attempt, "reason": r, "count": n, "share": n / made}
+                for r, n in counts.items()
+                if n or r == "any"
+            ]
+    return pd.DataFrame(rows, columns=["model", "type", "attempt", "reason", "count", "share"])
+
+
+def human_failures(human: "pd.DataFrame", prompts: dict[str, dict], checks: ValidationSettings) -> "pd.DataFrame":
+    """The nine checks on what members really said: `failure_counts`' columns, so that false alarms stand beside failures."""
+    from dataclasses import replace
+
+    texts = human["generated_speech"].tolist()
+    similarities = similarity_to_prompt(texts, [prompts[i] for i in human["prompt_id"]], checks.encoder)
+    reasons = [
+        validate_speech(t, settings=replace(checks, similarity=s)) for t, s in zip(texts, similarities, strict=True)
+    ]
+    return failure_counts(human.assign(attempts=1, rejections=[[r] if r else [] for r in reasons]))
+
+
+def summary(speeches: "pd.DataFrame") -> "pd.DataFrame":
+    """A row a model and type: speeches, valid ones, mean attempts, share trimmed, share that stopped by themselves, median words."""
+    valid = speeches["generated_speech"].notna()
+    frame = speeches.assign(
+        valid=valid, stopped=speeches["finish_reason"] == "stop", words=speeches["n_words"].where(valid)
+    )
+    return (
+        frame.groupby(["model", "type"], sort=False)
+        .agg(
+            speeches=("valid", "size"),
+            valid=("valid", "sum"),
+            attempts=("attempts", "mean"),
+            trimmed=("trimmed", "mean"),
+            stopped=("stopped", "mean"),
+            words=("words", "median"),
+        )
+        .reset_index()
+    )
+
+
+def composition(prompts: list[dict], kept: list[str], by: str = "Party") -> "pd.DataFrame":
+    """Share of each party (or another field) among all prompts and among those kept: does selection change the mix?"""
+    import pandas as pd
+
+    frame = pd.DataFrame(prompts)
+    shares = {
+        "all prompts": frame[by].value_counts(normalize=True),
+        "kept": frame[frame["prompt_id"].isin(kept)][by].value_counts(normalize=True),
+    }
+    return pd.DataFrame(shares).fillna(0.0).sort_index().rename_axis(by).reset_index()
+
+
+def write_summary(folder: Path, kept: list[str], left_out: dict[str, list[str]], failures: "pd.DataFrame") -> None:
+    """`kept_prompts.json`: the prompts that are compared, and who failed on the others; `failures.csv`: `failure_counts`."""
+    write_json(folder / "kept_prompts.json", {"kept": kept, "left_out": left_out})
+    write_csv(folder / "failures.csv", failures)
