@@ -13,11 +13,12 @@
 # %% [markdown]
 # # 03 · Fine-tune: teach a base model how the House speaks
 #
-# **Question.** Can a small adapter make a language model speak like a member of a given party, in a given House, on a given topic?
+# **Question.** Can a small adapter make a language model speak like a member of a given party, in a given House, on a
+# given topic?
 #
-# **In the paper:** sections 5.2 and 11.2, Tables 6 and 7. **Reads:** `02_dataset/train.jsonl`, and some of `test.jsonl` for the
-# held-out loss. **Writes:** `03_finetune/<model>/`: the adapter, `train_log.jsonl` and a model card. **Takes:** about a minute a model
-# in the demo, hours on a GPU for the paper's models.
+# **In the paper:** sections 5.2 and 11.2, Tables 6 and 7. **Reads:** `02_dataset/train.jsonl`, and some of
+# `test.jsonl` for the held-out loss. **Writes:** `03_finetune/<model>/`: the adapter, `train_log.jsonl` and a model
+# card. **Takes:** about a minute a model in the demo, hours on a GPU for the paper's models.
 
 # %% tags=["parameters"]
 run = "demo"  # name of the folder under outputs/
@@ -66,8 +67,8 @@ p = run.params
 # %% [markdown]
 # ## The speeches to learn from
 #
-# A training speech comes with its context: party, topic, section, orientation and House. The held-out speeches are from the test
-# set, so no debate of theirs is in the training data.
+# A training speech comes with its context: party, topic, section, orientation and House. The held-out speeches are
+# from the test set, so no debate of theirs is in the training data.
 
 # %%
 import pandas as pd
@@ -85,8 +86,9 @@ pd.DataFrame(train_rows)[["Party", "Topic", "House", "n_words"]].describe().fill
 # %% [markdown]
 # ## What the model sees
 #
-# The system text is the paper's (section 11.3.1), the format is the model's own chat format. The loss is taken below the second line
-# only: the model learns to speak, not to repeat the question. Notebook 04 renders its prompts with the same function.
+# The system text is the paper's (section 11.3.1), the format is the model's own chat format. The loss is taken below
+# the second line only: the model learns to speak, not to repeat the question. Notebook 04 renders its prompts with
+# the same function.
 
 # %%
 from parliabench_utils.models.loading import load_tokenizer, read_model_spec
@@ -101,9 +103,9 @@ print(masked_example(tokenizer, encode_example(spec, tokenizer, train_rows[0], p
 # %% [markdown]
 # ## Before we start
 #
-# Counting first is cheaper than training on nothing. A row whose prompt fills all of `max_length` would bear no loss, and too many of
-# them stop the notebook. `share_cut` is the share of speeches that are longer than the model may read. Memory and time are estimates from
-# the model's size, the latter only an order of magnitude.
+# Counting first is cheaper than training on nothing. A row whose prompt fills all of `max_length` would bear no loss,
+# and too many of them stop the notebook. `share_cut` is the share of speeches that are longer than the model may
+# read. Memory and time are estimates from the model's size, the latter only an order of magnitude.
 
 # %%
 from parliabench_utils.models.training_card import plan
@@ -115,8 +117,8 @@ plans.set_index("model").T
 # %% [markdown]
 # ## Training
 #
-# Losses are in nats a token. The step before training shows the base's own held-out loss. A run that was killed goes on from its last checkpoint, on
-# the same schedule.
+# Losses are in nats a token. The step before training shows the base's own held-out loss. A run that was killed goes
+# on from its last checkpoint, on the same schedule.
 
 # %%
 from parliabench_utils.models.training_card import finetune_model
@@ -139,7 +141,8 @@ for ax, (name, log) in zip(axes[0], logs.groupby("model", sort=False), strict=Tr
 plt.show()
 
 # %% [markdown]
-# The grey line jumps since every batch holds other speeches; the dots are always the same speeches, so their fall is what was learned.
+# The grey line jumps since every batch holds other speeches; the dots are always the same speeches, so their fall is
+# what was learned.
 
 # %%
 held = logs.dropna(subset="held_out_loss").groupby("model", sort=False)["held_out_loss"]
@@ -164,9 +167,10 @@ for title, adapter in (("before", None), ("after", results[names[0]].adapter)):
 # %% [markdown]
 # ## What we learned
 #
-# The manner comes first: a short training is enough for forms of address, for the third person and for an end in good time. What it does not give is
-# facts. Whether the tuned speeches are *better* is what notebooks 05 to 07 measure. Written: an adapter, a log and a card for each model. Dropped: the rows
-# in the column `dropped` above. Next: notebook 04 asks base and tuned model for speeches on the same prompts.
+# The manner comes first: a short training is enough for forms of address, for the third person and for an end in good
+# time. What it does not give is facts. Whether the tuned speeches are *better* is what notebooks 05 to 07 measure.
+# Written: an adapter, a log and a card for each model. Dropped: the rows in the column `dropped` above. Next:
+# notebook 04 asks base and tuned model for speeches on the same prompts.
 
 # %%
 run.note(

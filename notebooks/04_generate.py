@@ -15,9 +15,10 @@
 #
 # **Question.** What do the models say, how often is it no speech at all, and on which prompts can they be compared?
 #
-# **In the paper:** sections 5.3 and 11.3.2, and the nine checks of its project page. **Reads:** `02_dataset/prompts.jsonl`, the adapters
-# of 03, and the human speeches that 02 wrote. **Writes:** `04_generate/<model>/<type>/shard-<k>.jsonl`, rejected attempts beside it, and
-# `04_generate/summary/`. **Takes:** three or four minutes in the demo.
+# **In the paper:** sections 5.3 and 11.3.2, and the nine checks of its project page. **Reads:**
+# `02_dataset/prompts.jsonl`, the adapters of 03, and the human speeches that 02 wrote. **Writes:**
+# `04_generate/<model>/<type>/shard-<k>.jsonl`, rejected attempts beside it, and `04_generate/summary/`. **Takes:**
+# three or four minutes in the demo.
 
 # %% tags=["parameters"]
 run = "demo"  # name of the folder under outputs/
@@ -58,7 +59,8 @@ p = run.params
 # %% [markdown]
 # ## One prompt, as the model gets it
 #
-# The system text is the paper's (section 11.3.2) with the word limits filled in, then follow the five context lines and the instruction.
+# The system text is the paper's (section 11.3.2) with the word limits filled in, then follow the five context lines
+# and the instruction.
 
 # %%
 from parliabench_utils.models.generation import GenerationSettings
@@ -74,8 +76,9 @@ print(render_prompt(spec, load_tokenizer(spec), prompts[0], min_words=p.min_word
 # %% [markdown]
 # ## The nine checks
 #
-# A text that fails one of them is drawn again, three times at most. They look for what language models do and members do not: labels of
-# the prompt, broken characters, another language, loops, another topic, wrong length, several speeches in one, a broken end, a refusal.
+# A text that fails one of them is drawn again, three times at most. They look for what language models do and members
+# do not: labels of the prompt, broken characters, another language, loops, another topic, wrong length, several
+# speeches in one, a broken end, a refusal.
 
 # %%
 import pandas as pd
@@ -97,8 +100,8 @@ pd.DataFrame(
 # %% [markdown]
 # ## Generating
 #
-# Base and tuned model get the same prompts and the same seeds. On a CPU everything is computed in fp32, where a text does not depend on the batch
-# it was made in, so a run that was killed ends with the same file.
+# Base and tuned model get the same prompts and the same seeds. On a CPU everything is computed in fp32, where a text
+# does not depend on the batch it was made in, so a run that was killed ends with the same file.
 
 # %%
 from parliabench_utils.models.generation import determinism, generate_pair
@@ -135,12 +138,13 @@ run.note("summary", summary(speeches).round(4).to_dict("records"))
 summary(speeches).round(2)
 
 # %% [markdown]
-# `stopped` is the share of answers that ended by themselves; the others ran into the token limit, and `trimmed` ones were cut back to their last whole
-# sentence. A base model that never ends is the most frequent failure.
+# `stopped` is the share of answers that ended by themselves; the others ran into the token limit, and `trimmed` ones
+# were cut back to their last whole sentence. A base model that never ends is the most frequent failure.
 #
 # ## What was rejected, and the checks' own mistakes
 #
-# The same checks on what members really said to these prompts show their false alarms. The human texts are kept whatever comes out.
+# The same checks on what members really said to these prompts show their false alarms. The human texts are kept
+# whatever comes out.
 
 # %%
 from parliabench_utils.models.selection import failure_counts, human_failures
@@ -153,8 +157,8 @@ failures.pivot_table(
 ).astype(int)
 
 # %% [markdown]
-# Tuned models fail less often than their bases if the first attempts' column `any` is smaller for them: the paper says so in words
-# (section 5.3), here it is counted.
+# Tuned models fail less often than their bases if the first attempts' column `any` is smaller for them: the paper
+# says so in words (section 5.3), here it is counted.
 
 # %%
 from matplotlib import pyplot as plt
@@ -170,8 +174,8 @@ plt.show()
 # %% [markdown]
 # ## Which prompts can be compared
 #
-# Only those that every model and type answered: a model must not look better since it was silent on the hard ones. The paper kept
-# 29,220 of 30,000 speeches. Leaving prompts out may change the mix of parties, so we look at it.
+# Only those that every model and type answered: a model must not look better since it was silent on the hard ones.
+# The paper kept 29,220 of 30,000 speeches. Leaving prompts out may change the mix of parties, so we look at it.
 
 # %%
 from parliabench_utils.models.selection import composition, split_prompts, write_summary
@@ -187,9 +191,10 @@ if run.writes_summary:
 # %% [markdown]
 # ## What we learned
 #
-# The failure table is a result of its own: it says how much help a model needed before its speeches could be scored at all. Written: one file
-# a model, type and shard, the rejected attempts beside it, and for all together `kept_prompts.json` and `failures.csv`. Prompts left out are listed
-# above, with the models that failed on them. Next: notebook 05 scores the texts, 06 their politics, 07 asks a judge.
+# The failure table is a result of its own: it says how much help a model needed before its speeches could be scored
+# at all. Written: one file a model, type and shard, the rejected attempts beside it, and for all together
+# `kept_prompts.json` and `failures.csv`. Prompts left out are listed above, with the models that failed on them.
+# Next: notebook 05 scores the texts, 06 their politics, 07 asks a judge.
 
 # %%
 run.note(
