@@ -42,7 +42,7 @@ question_share = 0.2  # of prompts that are real questions; the paper: 0.1 (sect
 min_per_party = 1  # prompts that each affiliation gets at least; weights undo it
 min_context_speeches = 3  # training speeches that a prompt's context needs, its own debate and speaker left out
 n_references = 3  # human speeches that a generated one is compared with; the paper: 5 (section 4.1)
-shard_size = 100  # prompts that one job of notebook 04 takes
+n_shards = 1  # parts into which notebook 04 can be cut
 
 # %%
 from parliabench_utils.run import start
@@ -158,7 +158,7 @@ train.iloc[0].to_frame("value")
 # %%
 from parliabench_utils.corpus.prompts import PromptRules, draw_prompts
 
-prompt_rules = PromptRules(p.n_prompts, p.question_share, p.min_context_speeches, p.min_per_party, p.shard_size)
+prompt_rules = PromptRules(p.n_prompts, p.question_share, p.min_context_speeches, p.min_per_party, p.n_shards)
 prompts, report = draw_prompts(train, test, prompt_rules, p.seed)
 print(report)
 pd.DataFrame(prompts)[["kind", "Party", "House", "Topic", "context_id", "weight", "shard"]]
@@ -262,8 +262,8 @@ acceptability
 # ## What we learned
 #
 # The speeches that count, in the paper's format with ids and the way each topic was found; a split whose leaks are known; prompts
-# whose contexts are wide enough to be scored; references that are the same for every model. What was dropped is in `dropped.csv`, with a
-# reason each. Next, [03](03_finetune.py) tunes the models on `train.jsonl`.
+# whose contexts are wide enough to be scored; references that are the same for every model. What was dropped is in
+# `dropped.csv`, with a reason each. Next, [03](03_finetune.py) tunes the models on `train.jsonl`.
 
 # %%
 run.note("dropped", dropped["rule"].value_counts().to_dict())

@@ -23,24 +23,19 @@ def choose_references(
     if min_speeches < k:
         raise ValueError(f"min_context_speeches {min_speeches} is below n_references {k}")
 
-    rows: list[dict[str, Any]] = []
+    found = [contexts.level(prompt, min_speeches) for prompt in prompts]
+    if None in found:
+        lacking = prompts[found.index(None)]["prompt_id"]
+        raise ValueError(f"prompt {lacking}: its context has fewer than {min_speeches} training speeches")
     queries = encoder.encode([f"{prompt['instruction']} {prompt['Section']}" for prompt in prompts])
-    for prompt, query in zip(prompts, queries, strict=True):
-        found = contexts.level(prompt, min_speeches)
-        if found is None:
-            raise ValueError(
-                f"prompt {prompt['prompt_id']}: its context has fewer than {min_speeches} training speeches"
-            )
-        candidates = contexts.train.loc[found[1]]
-        similarity = np.round(encoder.encode(candidates["Speech"].tolist()) @ query, 6)
-        order = sorted(range(len(candidates)), key=lambda i: (-similarity[i], candidates["speech_id"].iat[i]))[:k]
-        rows += [
-            {
-                "prompt_id": prompt["prompt_id"],
-                "rank": rank,
-                "speech_id": candidates["speech_id"].iat[i],
-                "similarity": float(similarity[i]),
-            }
-            for rank, i in enumerate(order, start=1)
-        ]
-    return rows
+    candidates = np.unique(np.concatenate([rows for _, rows in found])) if found else np.array([], dtype=int)
+    vectors = dict(zip(candidates, encoder.encode(contexts.train["Speech"].iloc[candidates].tolist()), strict=True))
+    ids = contexts.train["speech_id"]
+    references = []
+    for prompt, query, (_, rows) in zip(prompts, queries, found, strict=True):
+        similarity = {i: round(float(vectors[i] @ query), 6) for i in rows}
+        nearest = sorted(rows, key=lambda i: (-similarity[i], ids.iat[i]))[:k]
+        for rank, i in enumerate(nearest, start=1):
+            row = {"prompt_id": prompt["prompt_id"], "rank": rank, "speech_id": ids.iat[i], "similarity": similarity[i]}
+            references.append(row)
+    return references
