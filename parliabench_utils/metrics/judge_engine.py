@@ -1,0 +1,209 @@
+"""Two ways to put a question to a judge in process: a constrained ending, or free text. `judge_server` is the third.
+
+Used by notebook 07 through `metrics.judge`. Every engine has `ask(prompts, seeds) -> list[Reply]` in the prompts' order, a
+`signature`, and `whole_speech`: true when the six prompts of one speech are to be asked together, and nothing else with them.
+
+    engine = open_engine(read_judge_spec("smollm2-constrained"))
+    engine.ask(judge_prompts(spec, speech), seeds=[0] * 6)[0].judgement.score      # between 1 and 10
+"""
+
+import json
+from dataclasses import dataclass
+
+from parliabench_utils.metrics.judge_parsing import Judgement, parse_judgement
+from parliabench_utils.models.judge_prompting import JudgePrompt, JudgeSpec
+from parliabench_utils.models.loading import LoadedModel, load_model
+
+MIN_NEW_TOKENS = 100  # a verdict with a sentence of reason; with less room a prompt is too long to be asked
+CUT = "\x1e"  # marks the end of the shared part inside a rendered chat; `as_data` removes it from speeches
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A judge's reply: raw text as kept on disk, and how it reads."""
+
+    raw: str
+    judgement: Judgement
+
+
+TOO_LONG = Reply("", Judgement(None, "prompt-too-long"))
+
+
+def open_engine(spec: JudgeSpec, points: int = 10, server_url: str = ""):
+    """The engine that a judge's file asks for, loaded and ready. ValueError where `server_url` and the file disagree."""
+    if spec.engine == "server":
+        if not server_url:
+            raise ValueError(f"judge {spec.name!r} runs on a server: set server_url, e.g. http://localhost:8000/v1")
+        from parliabench_utils.metrics.judge_server import ServerEngine
+
+        return ServerEngine(spec, server_url, points)
+    if server_url:
+        raise ValueError(f"judge {spec.name!r} runs in process, but server_url is {server_url!r}: empty one of the two")
+    loaded = load_model(spec.model, precision=spec.precision)
+    return (WeightedEngine if spec.ending == "weighted" else TextEngine)(loaded, spec, points)
+
+
+def room_for_reply(n_prompt: int, max_new_tokens: int, context_switch: int | None) -> int:
+    """New tokens that may follow a prompt so that prompt and reply stay on one side of `context_switch`; 0 = don't ask.
+
+    Phi-3 changes its position factors at 4,096 tokens in all; engines that do not rebuild their cache there write gibberish.
+    """
+    if context_switch is None or n_prompt > context_switch:
+        return max_new_tokens
+    room = min(max_new_tokens, context_switch - n_prompt)
+    return room if room >= min(MIN_NEW_TOKENS, max_new_tokens) else 0
+
+
+class WeightedEngine:
+    """After `<score>` only 1 to `points` may follow; the score is the mean over them, weighted by the model's probabilities.
+
+    The shared prefix of the six prompts is computed once. Prefix and rest are joined as token ids: joined as text, the
+    tokeniser would merge across the seam. One speech is one batch, whatever else is judged, so that a resumed run computes
+    exactly what an undisturbed one would. Greedy and without sampling: seeds do not matter here.
+    """
+
+    whole_speech = True
+
+    def __init__(self, loaded: LoadedModel, spec: JudgeSpec, points: int = 10):
+        self.loaded, self.points = loaded, points
+        self.signature = f"{spec.name}|{loaded.fingerprint}|weighted|points={points}"
+        self.digits, self.zero, self.close = self._score_tokens()
+
+    def _score_tokens(self) -> tuple[list[int], int | None, int]:
+        """Token ids of 1 to 9 (or fewer), of the 0 in 10, and of what follows a finished number."""
+        encode = self.loaded.tokenizer.encode
+        ids = [encode(str(n), add_special_tokens=False) for n in range(1, self.points + 1)]
+        close = encode("</score>", add_special_tokens=False)[0]
+        singles = [i[0] for i in ids if len(i) == 1]
+        if len(singles) == self.points:
+            return singles, None, close
+        if self.points != 10 or len(singles) != 9 or len(ids[9]) != 2 or ids[9][0] != ids[0][0]:
+            raise ValueError(f"{self.loaded.spec.name}: its tokens for 1 to {self.points} are {ids}; use ending: free")
+        return singles, ids[9][1], close
+
+    def ask(self, prompts: list[JudgePrompt], seeds: list[int]) -> list[Reply]:
+        """Replies to the prompts of one speech; `raw` is the distribution as JSON. ValueError for several speeches."""
+        if len({prompt.shared for prompt in prompts}) != 1:
+            raise ValueError("the constrained ending is asked one speech at a time")
+        return [self._reply(row) for row in self.distribution(prompts)]
+
+    def _reply(self, probabilities) -> Reply:
+        mean = sum(n * float(p) for n, p in enumerate(probabilities, start=1))
+        raw = json.dumps({str(n): round(float(p), 6) for n, p in enumerate(probabilities, start=1)})
+        return Reply(raw, Judgement(round(mean, 6), "ok-weighted"))
+
+    def distribution(self, prompts: list[JudgePrompt]):
+        """Probabilities of 1 to `points`, shape (n_prompts, points), rows sum to 1.
+
+        As a decoder restricted to this grammar would choose: first among the digits, then, after "1", between "0" and the
+        end of the number. So P(1) = P("1") P(end | "1") and P(10) = P("1") P("0" | "1").
+        """
+        import torch
+
+        at_digit, after_one = self._logits(prompts)
+        digit = torch.softmax(at_digit[:, self.digits].double(), dim=-1)
+        if self.zero is None:
+            return digit
+        ten = torch.softmax(after_one[:, [self.close, self.zero]].double(), dim=-1)[:, 1:]
+        return torch.cat([digit[:, :1] * (1 - ten), digit[:, 1:], digit[:, :1] * ten], dim=1)
+
+    def _logits(self, prompts: list[JudgePrompt]):
+        """Next-token logits after `<score>` and after `<score>1`, each (n_prompts, n_vocabulary), from one pass."""
+        import torch
+
+        shared, rests = self._token_ids(prompts)
+        model, device = self.loaded.model, self.loaded.device
+        longest = max(map(len, rests))
+        rest = torch.full((len(rests), longest), self.loaded.tokenizer.pad_token_id)
+        mask = torch.zeros((len(rests), len(shared) + longest), dtype=torch.long)
+        for row, ids in enumerate(rests):
+            rest[row, : len(ids)] = torch.tensor(ids)
+            mask[row, : len(shared) + len(ids)] = 1
+        with torch.inference_mode():
+            past = model.base_model(torch.tensor([shared], device=device), use_cache=True).past_key_values
+            past.batch_repeat_interleave(len(rests))
+            states = model.base_model(
+                rest.to(device), attention_mask=mask.to(device), past_key_values=past
+            ).last_hidden_state  # (n_prompts, longest, n_hidden)
+            last = torch.tensor([len(ids) for ids in rests], device=device) - 1
+            rows = torch.arange(len(rests), device=device)
+            head = model.get_output_embeddings()
+            return head(states[rows, last - 1]).float(), head(states[rows, last]).float()
+
+    def _token_ids(self, prompts: list[JudgePrompt]) -> tuple[list[int], list[list[int]]]:
+        """Ids of the shared part and of each rest; a rest ends in `<score>` and the digit 1, whose place is read twice."""
+        tokenizer = self.loaded.tokenizer
+        parts = [chat_text(tokenizer, prompt.shared + CUT + prompt.own).split(CUT) for prompt in prompts]
+        shared = tokenizer.encode(parts[0][0], add_special_tokens=False)
+        rests = [tokenizer.encode(own + "<score>", add_special_tokens=False) for _, own in parts]
+        return shared, [[*ids, self.digits[0]] for ids in rests]
+
+
+class TextEngine:
+    """Free feedback and a verdict, sampled in process: each row from its own seed, so that its noise is its own.
+
+    In fp32 a row's text does not depend on its batch; in bf16 and 4-bit it may, which the manifest says.
+    """
+
+    whole_speech = False
+
+    def __init__(self, loaded: LoadedModel, spec: JudgeSpec, points: int = 10):
+        self.loaded, self.spec, self.points = loaded, spec, points
+        self.signature = (
+            f"{spec.name}|{loaded.fingerprint}|free|T={spec.temperature}|top_p={spec.top_p}|points={points}"
+        )
+
+    def ask(self, prompts: list[JudgePrompt], seeds: list[int]) -> list[Reply]:
+        """One reply a prompt, generated as one batch; a prompt without room for a reply is `prompt-too-long`."""
+        texts = [chat_text(self.loaded.tokenizer, prompt.text) for prompt in prompts]
+        lengths = [len(self.loaded.tokenizer.encode(text, add_special_tokens=False)) for text in texts]
+        rooms = [room_for_reply(n, self.spec.max_new_tokens, self.spec.context_switch) for n in lengths]
+        asked = [i for i, room in enumerate(rooms) if room]
+        replies = [TOO_LONG] * len(prompts)
+        if asked:
+            # one limit for the batch: padding counts towards the switch, so the longest prompt decides
+            limit = min(rooms[i] for i in asked)
+            raws = self._generate([texts[i] for i in asked], [seeds[i] for i in asked], limit)
+            for i, raw in zip(asked, raws, strict=True):
+                replies[i] = Reply(raw, parse_judgement(raw, (1, self.points)))
+        return replies
+
+    def _generate(self, texts: list[str], seeds: list[int], limit: int) -> list[str]:
+        """Newly generated text only, without the prompt."""
+        import torch
+
+        tokenizer, model = self.loaded.tokenizer, self.loaded.model
+        batch = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False).to(self.loaded.device)
+        with torch.inference_mode():
+            output = model.generate(
+                **batch,
+                do_sample=False,
+                max_new_tokens=limit,
+                eos_token_id=tokenizer.convert_tokens_to_ids(self.loaded.spec.stop),
+                pad_token_id=tokenizer.pad_token_id,
+                logits_processor=self._sampling(seeds),
+            )
+        return tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+
+    def _sampling(self, seeds: list[int]):
+        """Temperature, top-p, then Gumbel noise from each row's seed: the greedy choice among the sums is a sample."""
+        import torch
+        from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
+
+        if self.spec.temperature == 0:
+            return LogitsProcessorList()
+        sources = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+        def add_noise(_ids, scores):
+            uniform = torch.stack([torch.rand(scores.shape[1], generator=source) for source in sources])
+            return scores.float() - torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7))).to(scores.device)
+
+        return LogitsProcessorList(
+            [TemperatureLogitsWarper(self.spec.temperature), TopPLogitsWarper(self.spec.top_p), add_noise]
+        )
+
+
+def chat_text(tokenizer, user: str) -> str:
+    """One user turn in the model's chat template, open for the assistant's answer."""
+    turn = [{"role": "user", "content": user}]
+    return tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
