@@ -38,6 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(command=_run)
     corpus = commands.add_parser("fetch-corpus", help="download ParlaMint-GB into the data folder")
     corpus.add_argument("--data-root", default="data")
+    corpus.add_argument("--release", default="5.0", help="2.1, 3.0, 4.0, 4.1 or 5.0")
+    corpus.add_argument("--url", help="the archive's address, instead of the link on the release's item page")
+    corpus.add_argument("--checksum", help="sha256:... or md5:...")
     corpus.set_defaults(command=_fetch_corpus)
     models = commands.add_parser("fetch-models", help="download models of params/models/ and record their revisions")
     models.add_argument("names", nargs="+")
@@ -57,7 +60,8 @@ def _run(options: argparse.Namespace) -> None:
 def _fetch_corpus(options: argparse.Namespace) -> None:
     from parliabench_utils.corpus.download import fetch_corpus
 
-    print(f"the corpus is in {fetch_corpus(options.data_root)}")
+    folder = fetch_corpus(options.data_root, options.release, options.url, options.checksum)
+    print(f"the corpus is in {folder}")
 
 
 def _fetch_models(options: argparse.Namespace) -> None:

@@ -73,7 +73,7 @@ PROCEDURAL_RULES = {
         r"(?:Question (?:put|agreed)|Motion (?:made|agreed)|The (?:House|Committee) (?:divided|proceeded)|Division)\b"
         r".{0,300}"
     ),
-    "interjection": r"(?:Oh|Ah|Yes|No|More|Shame|Rubbish|Nonsense|Hear, hear|Too long|Thank you|Hear)\b[^.!?]{0,12}[.!?—]*",
+    "interjection": r"(?:(?:Oh|Ah|Yes|No|Hear|Shame|Rubbish|Nonsense|Thank you)\b[^.!?]{0,12}|More|Too long)[.!?—]*",
 }
 _PROCEDURAL = {name: re.compile(pattern, re.DOTALL) for name, pattern in PROCEDURAL_RULES.items()}
 CHAIR_RULE = "chair speaks"  # the Speaker's own words (u/@ana #chair) are conduct of business and no party's speech

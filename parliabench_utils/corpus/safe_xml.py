@@ -31,14 +31,14 @@ def read_xml(path: Path) -> etree._Element:
     """Return the root element of `path`; raises CorpusError for broken XML and for any document type declaration."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_pis=True)
     try:
-        tree = etree.parse(str(path), parser)
+        root = etree.fromstring(path.read_bytes(), parser)
     except etree.XMLSyntaxError as error:
         raise CorpusError(path, error.lineno, f"not well-formed XML ({error.msg})") from error
     except OSError as error:
         raise CorpusError(path, None, f"cannot be read ({error})") from error
-    if tree.docinfo.internalDTD is not None:
+    if root.getroottree().docinfo.internalDTD is not None:
         raise CorpusError(path, 1, "has a document type declaration; ParlaMint has none, and entities are refused")
-    return tree.getroot()
+    return root
 
 
 def resolve_href(href: str, tree_file: Path, folder: Path, line: int | None = None) -> Path:

@@ -1,0 +1,44 @@
+"""XML for corpora small enough to read in a test."""
+
+TEI = 'xmlns="http://www.tei-c.org/ns/1.0"'
+XI = 'xmlns:xi="http://www.w3.org/2001/XInclude"'
+PEOPLE = """
+<listOrg>
+  <org xml:id="GoGB" role="government"><orgName full="yes">Government</orgName></org>
+  <org xml:id="parliament.HC" role="parliament" ana="#parla.lower"><orgName full="yes">House of Commons</orgName></org>
+  <org xml:id="party.CON" role="politicalParty"><orgName full="yes">Conservative</orgName><orgName full="abb">CON</orgName>
+    <state type="politicalOrientation"><state type="Wikipedia" ana="#orientation.CR"/></state>
+    <state type="CHES"><state type="variable"><state type="value" ana="#orientation.FL"/></state></state></org>
+  <org xml:id="party.LD" role="politicalParty"><orgName full="yes">Liberal Democrat</orgName><orgName full="abb">LD</orgName>
+    <state type="politicalOrientation"><state type="Wikipedia" ana="#orientation.CCL"/></state></org>
+  <org xml:id="party.BT" role="politicalParty"><orgName full="yes">Tent</orgName><orgName full="abb">BT</orgName>
+    <state type="politicalOrientation"><state type="encoder" ana="#orientation.BT"/></state></org>
+</listOrg>
+<listPerson>
+  <person xml:id="Ada"><persName><forename>Ada</forename><surname>Example</surname></persName><sex value="F"/>
+    <affiliation role="member" ref="#parliament.HC" from="2015-05-07"/>
+    <affiliation role="member" ref="#party.CON" from="2015-05-07" to="2019-09-03"/>
+    <affiliation role="member" ref="#party.LD" from="2019-09-03"/>
+    <affiliation role="member" ref="#GoGB" from="2018-01-09" to="2019-07-24"/></person>
+  <person xml:id="Ben"><persName><forename>Ben</forename><surname>Sample</surname></persName><sex value="M"/>
+    <affiliation role="member" ref="#party.BT" from="2015"/>
+    <affiliation role="minister" from="2019-01" to="2019-12-31"><orgName>Office</orgName></affiliation></person>
+</listPerson>
+"""
+
+
+def root_xml(includes: list[str], people: str = PEOPLE, identity: str = "ParlaMint-GB") -> str:
+    """A root file with its lists embedded, as release 2.1 has them."""
+    links = "".join(f'<xi:include {XI} href="{href}"/>' for href in includes)
+    header = f"<teiHeader><profileDesc><particDesc>{people}</particDesc></profileDesc></teiHeader>"
+    return f'<teiCorpus {TEI} xml:id="{identity}">{header}{links}</teiCorpus>'
+
+
+def sitting_xml(
+    body: str, name: str = "ParlaMint-GB_2019-03-05-commons", day: str = "2019-03-05", meeting: str = ""
+) -> str:
+    """A sitting file around the XML of its body."""
+    title = f"<fileDesc><titleStmt>{meeting}</titleStmt></fileDesc>"
+    setting = f'<profileDesc><settingDesc><setting><date when="{day}"/></setting></settingDesc></profileDesc>'
+    head = f"<teiHeader>{title}{setting}</teiHeader>"
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<TEI {TEI} xml:id="{name}">{head}<text><body>{body}</body></text></TEI>'

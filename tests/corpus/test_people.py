@@ -1,0 +1,135 @@
+"""Affiliation at a date: the edge cases of the specification by their numbers, and properties."""
+
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parliabench_utils.corpus.people import Affiliation, affiliation_at, explain_affiliation, is_government, read_date
+
+
+def member(ref, start=None, end=None, **more):
+    return Affiliation(ref, "member", start, end, **more)
+
+
+def at(affiliations, day):
+    found, n, rule = explain_affiliation(affiliations, date.fromisoformat(day))
+    return (found.ref if found else None), n, rule
+
+
+def test_case_1_two_open_spells_the_latest_from_wins():
+    old, new = member("CON", "2005-05-05"), member("NA", "2019-09-05")
+    assert at([new, old], "2020-01-01") == ("NA", 2, "latest-from")
+
+
+def test_case_1_opened_the_same_day_the_later_in_the_document_wins():
+    assert at([member("CON", "2019-01-01"), member("NA", "2019-01-01")], "2019-01-01") == ("NA", 2, "later-in-document")
+
+
+def test_case_2_handover_on_one_day_belongs_to_the_new_party():
+    spells = [member("CON", "2017-06-08", "2019-09-03"), member("I", "2019-09-03")]
+    assert at(spells, "2019-09-02") == ("CON", 1, "only")
+    assert at(spells, "2019-09-03") == ("I", 2, "latest-from")
+    assert at(spells, "2019-09-04") == ("I", 1, "only")
+
+
+def test_case_3_a_gap_has_no_party():
+    spells = [member("LAB", "2010-05-06", "2015-03-30"), member("LAB", "2015-05-07", "2017-05-03")]
+    assert at(spells, "2015-04-10") == (None, 0, "none")
+
+
+def test_case_4_overlaps_of_one_party_are_one_candidate_and_a_day_can_be_a_spell():
+    assert at([member("LAB", "2010-01-01"), member("LAB", "2012-01-01", "2014-01-01")], "2013-01-01") == (
+        "LAB",
+        1,
+        "only",
+    )
+    assert at([member("LAB", "2013-01-01", "2013-01-01")], "2013-01-01") == ("LAB", 1, "only")
+
+
+def test_case_4_a_spell_that_ends_before_it_starts_never_holds():
+    assert at([member("LAB", "2014-01-01", "2013-01-01")], "2013-06-01") == (None, 0, "none")
+
+
+def test_case_5_nobody_belongs_nowhere():
+    assert affiliation_at([], date(2020, 1, 1)) is None
+
+
+def test_case_6_and_10_houses_categories_and_government_are_no_parties():
+    spells = [
+        member("parla.lower", org_role=""),
+        member("parliament.HC", org_role="parliament"),
+        member("GoGB", org_role="government"),
+    ]
+    assert at(spells, "2020-01-01") == (None, 0, "none")
+
+
+def test_case_8_a_minister_without_a_reference_is_in_government_and_in_no_party():
+    office = Affiliation(None, "minister", "2019-01-01", "2019-12-31", "")
+    assert is_government([office], date(2019, 12, 31))
+    assert not is_government([office], date(2020, 1, 1))
+    assert affiliation_at([office], date(2019, 6, 1)) is None
+
+
+def test_case_9_the_speaker_is_an_affiliation_of_its_own():
+    spells = [member("LAB", "1997-05-01"), member("S", "2019-11-04", org_role="parliamentaryGroup")]
+    assert at(spells, "2022-10-12")[0] == "S"
+
+
+def test_open_bounds_always_hold():
+    assert at([member("LAB")], "1900-01-01") == ("LAB", 1, "only")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2019", date(2019, 1, 1)),
+        ("2019-03", date(2019, 3, 1)),
+        ("2019-03-05T10:00:00", date(2019, 3, 5)),
+        (None, None),
+    ],
+)
+def test_dates_are_read_as_upstream_reads_them(text, expected):
+    assert read_date(text) == expected
+
+
+def test_a_year_as_an_end_ends_on_its_first_day():
+    assert at([member("LAB", "2010", "2012")], "2012-01-02") == (None, 0, "none")
+
+
+def test_a_wrong_date_is_named():
+    with pytest.raises(ValueError, match="2019-13-01"):
+        member("LAB", "2019-13-01")
+
+
+dates = st.dates(date(2010, 1, 1), date(2012, 12, 31))
+affiliations = st.lists(
+    st.builds(member, st.sampled_from(["A", "B", "C"]), st.none() | dates, st.none() | dates), max_size=6
+)
+
+
+@given(affiliations, dates)
+def test_the_winner_holds_on_the_day_and_none_started_later(items, day):
+    found, n, rule = explain_affiliation(items, day)
+    holding = [item for item in items if item.covers(day)]
+    assert (found is None) == (not holding) == (n == 0) == (rule == "none")
+    if found:
+        assert found in holding
+        assert all((item.start or date.min) <= (found.start or date.min) for item in holding)
+        assert n == len({item.ref for item in holding})
+
+
+@given(affiliations, dates)
+def test_order_matters_only_where_the_rule_says_so(items, day):
+    forward, backward = explain_affiliation(items, day), explain_affiliation(items[::-1], day)
+    if forward[2] != "later-in-document":
+        assert (forward[0] and forward[0].ref) == (backward[0] and backward[0].ref)
+
+
+@given(affiliations, dates)
+def test_the_answer_changes_only_where_a_spell_begins_or_ends(items, day):
+    edges = {item.start for item in items} | {item.end for item in items if item.end}
+    after = day + timedelta(days=1)
+    if after not in edges and day not in {item.end for item in items}:
+        assert affiliation_at(items, day) == affiliation_at(items, after)
