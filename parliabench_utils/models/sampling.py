@@ -39,7 +39,7 @@ def gumbel_noise(seeds, step: int, token_ids):
     """Standard Gumbel noise, float64 of shape (B, K), for row seeds (B,) and token ids (B, K); stateless."""
     import torch
 
-    row = mix64(mix64(seeds * STEP) + step * STEP)  # (B,)
+    row = mix64(mix64(seeds * STEP) + _wrapped(step * STEP % 2**64))  # (B,)
     bits = mix64(row.unsqueeze(1) + token_ids * STEP)  # (B, K)
     uniform = (((bits >> 11) & (2**53 - 1)).double() + 0.5) / 2**53  # in (0, 1), both ends left out
     return -torch.log(-torch.log(uniform))

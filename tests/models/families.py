@@ -6,7 +6,11 @@ from parliabench_utils.models.loading import read_model_spec
 
 CONTROL = {
     "mistral-7b-v0.3": ("<s>", "</s>", ["[INST]", "[/INST]"]),
-    "llama-3.1-8b": ("<|begin_of_text|>", "<|end_of_text|>", ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]),
+    "llama-3.1-8b": (
+        "<|begin_of_text|>",
+        "<|end_of_text|>",
+        ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
+    ),
     "gemma-2-9b": ("<bos>", "<eos>", ["<start_of_turn>", "<end_of_turn>"]),
     "qwen2-7b": (None, "<|endoftext|>", ["<|im_start|>", "<|im_end|>"]),
     "yi-6b": (None, "<|endoftext|>", ["<|im_start|>", "<|im_end|>"]),

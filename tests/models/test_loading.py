@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from pydantic import ValidationError
+
 from parliabench_utils.models import packaged
 from parliabench_utils.models.loading import check_adapter, load_tokenizer, read_model_spec, weights_location
-from pydantic import ValidationError
 
 
 def write_spec(folder, **changes):
@@ -18,7 +19,15 @@ def write_spec(folder, **changes):
 
 
 def test_every_model_file_is_valid_and_bears_its_own_name():
-    for name in ("smollm2-135m", "smollm2-135m-nf4", "mistral-7b-v0.3", "llama-3.1-8b", "gemma-2-9b", "qwen2-7b", "yi-6b"):
+    for name in (
+        "smollm2-135m",
+        "smollm2-135m-nf4",
+        "mistral-7b-v0.3",
+        "llama-3.1-8b",
+        "gemma-2-9b",
+        "qwen2-7b",
+        "yi-6b",
+    ):
         assert read_model_spec(name).name == name
 
 

@@ -1,0 +1,139 @@
+"""Generation: attempts, resume, batches, and what is written."""
+
+import json
+
+import pytest
+from families import ROW
+from tiny import tiny_loaded
+
+from parliabench_utils.models import generation
+from parliabench_utils.models.generation import GenerationSettings, even_batches, generate_file, trim_to_sentence
+from parliabench_utils.models.sampling import Sampling
+from parliabench_utils.models.selection import failure_counts, split_prompts
+from parliabench_utils.models.validation import ValidationSettings
+from parliabench_utils.run.artefacts import read_jsonl
+
+SETTINGS = GenerationSettings(
+    sampling=Sampling(0.7, 0.85, 1.2),
+    min_words=1,
+    max_words=200,
+    max_new_tokens=8,
+    batch_size=2,
+    max_attempts=3,
+    variants=1,
+    trim_to_sentence=False,
+)
+CHECKS = ValidationSettings(min_words=1, max_words=200)
+PROMPTS = [ROW | {"prompt_id": f"p{i}", "shard": 0, "instruction": "Speak. " * (1 + i)} for i in range(5)]
+
+
+@pytest.fixture(autouse=True)
+def random_verdicts(monkeypatch):
+    """The tiny model speaks gibberish: let a text's own length decide whether it is valid, so that some are drawn again."""
+    monkeypatch.setattr(generation, "validate_speech", lambda text, *_: ["repetition"] if len(text) % 3 else [])
+
+
+def texts(path):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in read_jsonl(path)]
+
+
+def test_rows_have_the_contracts_columns(tmp_path):
+    generate_file(tiny_loaded(), "baseline", PROMPTS, SETTINGS, CHECKS, tmp_path / "shard-0.jsonl", seed=42)
+    rows = read_jsonl(tmp_path / "shard-0.jsonl")
+    assert [r["prompt_id"] for r in rows] == ["p0", "p1", "p2", "p3", "p4"]
+    assert list(rows[0]) == [
+        "prompt_id", "variant", "model", "type", "generated_speech", "n_words", "attempts", "rejections", "seed", "finish_reason",
+        "trimmed", "seconds",
+    ]  # fmt: skip
+    for row in rows:
+        failed = len(row["rejections"])
+        assert row["attempts"] == failed + (row["generated_speech"] is not None)
+        assert (row["generated_speech"] is None) == (failed == 3)
+    rejected = read_jsonl(tmp_path / "rejected-0.jsonl")
+    assert len(rejected) == sum(len(r["rejections"]) for r in rows) > 0
+
+
+def test_batch_size_changes_nothing(tmp_path):
+    from dataclasses import replace
+
+    for size in (1, 2, 5):
+        generate_file(
+            tiny_loaded(),
+            "x",
+            PROMPTS,
+            replace(SETTINGS, batch_size=size),
+            CHECKS,
+            tmp_path / f"shard-{size}.jsonl",
+            42,
+        )
+    assert texts(tmp_path / "shard-1.jsonl") == texts(tmp_path / "shard-2.jsonl") == texts(tmp_path / "shard-5.jsonl")
+
+
+def test_a_killed_run_ends_with_the_same_files(tmp_path, monkeypatch):
+    whole, broken = tmp_path / "a" / "shard-0.jsonl", tmp_path / "b" / "shard-0.jsonl"
+    generate_file(tiny_loaded(), "x", PROMPTS, SETTINGS, CHECKS, whole, 42)
+    appended, real = [], generation._append
+
+    def dies_after_three_rows(*arguments):
+        if len(appended) == 3:
+            raise KeyboardInterrupt
+        appended.append(1)
+        real(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(generation, "_append", dies_after_three_rows)
+        generate_file(tiny_loaded(), "x", PROMPTS, SETTINGS, CHECKS, broken, 42)
+    assert not broken.exists()
+    with broken.with_name("shard-0.jsonl.partial").open("a") as file:
+        file.write('{"prompt_id": "p4", "var')  # a line that the kill cut short
+    generate_file(tiny_loaded(), "x", PROMPTS, SETTINGS, CHECKS, broken, 42)
+    assert texts(broken) == texts(whole)
+    assert texts(broken.with_name("rejected-0.jsonl")) == texts(whole.with_name("rejected-0.jsonl"))
+
+
+def test_another_seed_gives_other_speeches(tmp_path):
+    for seed in (1, 2):
+        generate_file(tiny_loaded(), "x", PROMPTS[:2], SETTINGS, CHECKS, tmp_path / f"shard-{seed}.jsonl", seed)
+    assert texts(tmp_path / "shard-1.jsonl") != texts(tmp_path / "shard-2.jsonl")
+
+
+def test_batches_are_even_and_keep_the_order():
+    assert [len(batch) for batch in even_batches(list(range(18)), 16)] == [9, 9]
+    assert [i for batch in even_batches(list(range(37)), 8) for i in batch] == list(range(37))
+    assert even_batches([], 8) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "cut"),
+    [
+        ("I thank the Minister. Will he now", "I thank the Minister.", True),
+        (
+            "I thank my hon. Friend the Member for St. Ives. He has the",
+            "I thank my hon. Friend the Member for St. Ives.",
+            True,
+        ),
+        ("I thank the Minister.", "I thank the Minister.", False),
+        ("I thank my hon", "I thank my hon", False),
+    ],
+)
+def test_a_text_is_cut_to_whole_sentences(text, kept, cut):
+    assert trim_to_sentence(text) == (kept, cut)
+
+
+def test_selection_keeps_what_all_answered_and_counts_every_failure():
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        json.loads("""[
+        {"prompt_id": "a", "model": "m", "type": "baseline", "generated_speech": "x", "attempts": 1, "rejections": []},
+        {"prompt_id": "b", "model": "m", "type": "baseline", "generated_speech": null, "attempts": 2,
+         "rejections": [["repetition", "refusal"], ["refusal"]]},
+        {"prompt_id": "a", "model": "m", "type": "fine-tuned", "generated_speech": "x", "attempts": 2,
+         "rejections": [["wrong_length"]]},
+        {"prompt_id": "b", "model": "m", "type": "fine-tuned", "generated_speech": "x", "attempts": 1, "rejections": []}]""")
+    )
+    assert split_prompts(frame) == (["a"], {"b": ["m/baseline"]})
+    counts = failure_counts(frame).set_index(["type", "attempt", "reason"])["count"].to_dict()
+    assert counts[("baseline", 1, "any")] == 1
+    assert counts[("baseline", 2, "refusal")] == 1
+    assert counts[("fine-tuned", 2, "any")] == 0
