@@ -192,7 +192,7 @@ table12.display
 # %% [markdown]
 # ## Does a metric know human speech, and do the metrics agree?
 #
-# How often does a real speech score better than a generated one to the same prompt? One half is guessing.
+# How often does a human speech score better than a generated one to the same prompt? One half is guessing.
 
 # %%
 from parliabench_utils.results.agreement import correlations, human_preference
@@ -231,10 +231,9 @@ findings.loc[findings["agrees"] == "no", ["claim", "published", "recomputed"]].h
 # ## Everything to files
 
 # %%
-for table in [*setup, table02, by_party, *difficulty_tables, by_topic, table12, table13]:
+checks = [tables.anova_display(anova, names, source), tables.audit_display(findings)]
+for table in [*setup, table02, by_party, *difficulty_tables, by_topic, table12, table13, *checks]:
     tables.write_table(table, run.folder)
-write_csv(run.folder / "tables/anova.csv", anova)
-write_csv(run.folder / "tables/paper_audit.csv", findings)
 
 # %%
 from parliabench_utils.results.figures import category_changes

@@ -107,8 +107,9 @@ def alignment_heatmap(
         heatmap(axes, wide.set_axis(with_n(wide.index, counts), axis=0))
         axes.xaxis.tick_top()
         footnote(figure, f"Mean cosine to the expected party's centroid (Eq. 3); n: speeches a model. {note}")
-    best, worst = wide.mean(axis=1).idxmax(), wide.mean(axis=1).idxmin()
-    alt = f"Heat map of {len(wide)} groups by {len(wide.columns)} columns; highest on average {best}, lowest {worst}."
+    means = wide.mean(axis=1).dropna()
+    ends = f"highest on average {means.idxmax()}, lowest {means.idxmin()}" if len(means) else "no group has a value"
+    alt = f"Heat map of {len(wide)} groups by {len(wide.columns)} columns; {ends}."
     return Drawing(name, title, alt, figure, data, inputs, note)
 
 
@@ -126,6 +127,8 @@ def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, input
         axes = figure.add_subplot()
         axes.barh(range(len(table)), table["difficulty"], color=BAR, height=0.7)
         for position, row in enumerate(table.itertuples()):
+            if np.isnan(row.difficulty):
+                continue
             text = "—" if np.isnan(row.consistency) else f"{row.consistency:.1f}"
             axes.text(
                 row.difficulty,
@@ -137,7 +140,7 @@ def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, input
             )
         axes.set_yticks(range(len(table)), with_n(table["group"], dict(zip(table["group"], table["n"], strict=True))))
         axes.set(
-            xlim=(0, max(table["difficulty"].max() * 1.45, 0.05)),
+            xlim=(0, 1.45 * table["difficulty"].fillna(0).max() or 1),
             ylim=(len(table) - 0.5, -0.5),
             xlabel="difficulty (0 easy, 1 hard)",
         )

@@ -7,6 +7,7 @@ print(headline(run.folder))
 import base64
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.models.loading import read_model_spec
 from parliabench_utils.results import report_parts as parts
 from parliabench_utils.results.cells import HUMAN
+from parliabench_utils.results.figure_style import DPI
 from parliabench_utils.results.scores import kept_prompts
 from parliabench_utils.results.tables_scores import MARKS, set_label
 from parliabench_utils.results.tabular import Table, read_table
@@ -25,6 +27,8 @@ from parliabench_utils.run.project import project_root
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "s1", "s2", "s3", "s4")
 TABLES = tuple(f"table{n:02d}" for n in range(1, 14))
 HUMAN_NAME = "Human speeches"
+SCREEN_DPI = 125  # figures stand a little larger on the page than in print
+NUMBER = r"—|[<\[−-]?\s?\d.*"
 HEADLINE_WIDTH, NAME_WIDTH = 11, 14  # characters
 
 
@@ -44,6 +48,7 @@ def write_report(folder: Path, *, profile: str, models: Sequence[str], judge: st
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["text_columns"] = text_columns
     page = environment.get_template("report.html.j2").render(_content(folder, profile, models, judge, n_samples))
     write_text(folder / "report.html", page)
     return folder / "report.html"
@@ -61,9 +66,9 @@ def _content(folder: Path, profile: str, models: Sequence[str], judge: str, n_sa
         "n_prompts": compared,
         "warnings": parts.warnings(folder, specs, judge, compared),
         "headline": headline_frame(folder),
-        "tables": [read_table(folder, name) for name in TABLES],
-        "anova": _plain_table(folder, "anova", "Variance between groups", 4),
-        "audit": _plain_table(folder, "paper_audit", "What the paper's own tables say about its claims", 3),
+        "tables": [_printed(read_table(folder, name)) for name in TABLES],
+        "anova": read_table(folder, "anova"),
+        "audit": read_table(folder, "paper_audit"),
         "figures": [_figure(folder, name) for name in FIGURES],
         "samples": parts.samples(scores, names, n_samples),
         "dropped": parts.dropped_rows(folder) + parts.missing_scores(scores, kept, compared),
@@ -74,22 +79,27 @@ def _content(folder: Path, profile: str, models: Sequence[str], judge: str, n_sa
     }
 
 
-def _plain_table(folder: Path, name: str, title: str, decimals: int) -> Table:
-    """A CSV without a printed form of its own."""
-    data = pd.read_csv(folder / "tables" / f"{name}.csv", keep_default_na=False, na_values=[""])
-    display = data.copy()
-    for column in data.select_dtypes("floating"):
-        display[column] = data[column].map(
-            lambda v: "—" if pd.isna(v) else f"{v:.{decimals}g}" if v < 0.1 else f"{v:.{decimals}f}"
-        )
-    return Table(name, title, data, display.fillna("").astype(str))
+def text_columns(frame: pd.DataFrame) -> list[bool]:
+    """Which columns hold words rather than numbers, so that the page sets them to the left."""
+    return [not frame[c].astype(str).str.fullmatch(NUMBER).mean() > 0.5 for c in frame.columns]
 
 
-def _figure(folder: Path, name: str) -> dict[str, str]:
+def _printed(table: Table) -> Table:
+    """A table that is wider than a page and short is turned: Table 2 has metrics in rows on the page."""
+    frame = table.display
+    if len(frame.columns) < 14 or len(frame) > 12:
+        return table
+    turned = frame.set_index(frame.columns[0]).T.rename_axis("", axis=1).reset_index(names="")
+    return replace(table, display=turned)
+
+
+def _figure(folder: Path, name: str) -> dict[str, Any]:
     target = folder / "figures" / name
     record = json.loads(target.with_suffix(".json").read_text(encoding="utf-8"))
-    picture = base64.b64encode(target.with_suffix(".png").read_bytes()).decode("ascii")
-    return record | {"png": picture, "number": f"Figure {name.removeprefix('fig')}"}
+    picture = target.with_suffix(".png").read_bytes()
+    width = int.from_bytes(picture[16:20]) * SCREEN_DPI // DPI  # a PNG's width stands in bytes 16 to 19
+    number = f"Figure {name.removeprefix('fig')}"
+    return record | {"png": base64.b64encode(picture).decode("ascii"), "width": width, "number": number}
 
 
 def headline_frame(folder: Path) -> pd.DataFrame:

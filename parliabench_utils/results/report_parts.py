@@ -107,6 +107,8 @@ def missing_scores(scores: pd.DataFrame, kept: Sequence[str], compared: int) -> 
 def warnings(folder: Path, specs: Sequence[ModelSpec], judge: str, n_prompts: int) -> list[str]:
     """What a reader must know before believing a number of this run."""
     found = [DEMO_NOTE] if demo_note(specs) else []
+    if any(record["parameters"].get("corpus") == "mini" for record in read_manifests(folder)):
+        found.append("The corpus is the embedded one: invented debates by invented members. No party said any of it.")
     scorer = _signature(folder, specs[0].name, "PPL")
     own = [
         spec.display

@@ -3,6 +3,7 @@
 from parliabench_utils.results.tables import table13, write_table
 """
 
+from parliabench_utils.results.tables_checks import anova_display, audit_display
 from parliabench_utils.results.tables_scores import alignment_by, difficulty_table, set_label, table02, table12, table13
 from parliabench_utils.results.tables_setup import (
     dataset_files,
@@ -18,6 +19,8 @@ from parliabench_utils.results.tabular import Table, number, p_value, read_table
 __all__ = [
     "Table",
     "alignment_by",
+    "anova_display",
+    "audit_display",
     "dataset_files",
     "difficulty_table",
     "number",

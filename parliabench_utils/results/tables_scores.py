@@ -13,12 +13,13 @@ from parliabench_utils.results.paper import PAPER_MODELS, published
 from parliabench_utils.results.stability import CONTEXTS
 from parliabench_utils.results.tabular import Table, number, p_value, span
 
+Names = Mapping[str, str]  # printed name of each model, and of "human"
 MARKS = {"gain": "*", "decline": "†", "": ""}
 TYPE_LETTERS = {"baseline": " (B)", "fine-tuned": " (F)", HUMAN: ""}
 SMALL_NOTE = f"° fewer than {SMALL_GROUP} speeches a model"
 
 
-def set_label(model: str, kind: str, names: Mapping[str, str]) -> str:
+def set_label(model: str, kind: str, names: Names) -> str:
     """A row's name: "Llama 3.1 8B (F)", "Human speeches"."""
     return names[model] + TYPE_LETTERS[kind]
 
@@ -26,7 +27,7 @@ def set_label(model: str, kind: str, names: Mapping[str, str]) -> str:
 def table02(
     cells: pd.DataFrame,
     comparison: pd.DataFrame,
-    names: Mapping[str, str],
+    names: Names,
     *,
     test: str,
     correction: str,
@@ -66,7 +67,7 @@ def _beside_published(
     return merged
 
 
-def alignment_by(scores: pd.DataFrame, column: str, names: Mapping[str, str], inputs: tuple[Path, ...]) -> Table:
+def alignment_by(scores: pd.DataFrame, column: str, names: Names, inputs: tuple[Path, ...]) -> Table:
     """Table 8 (`column` Party) or 11 (Topic): mean Party Align of the fine-tuned models, human speeches beside them."""
     number_of = {"Party": 8, "Topic": 11}[column]
     rows = scores[scores["type"].isin(["fine-tuned", HUMAN])]
@@ -120,7 +121,7 @@ def difficulty_table(frame: pd.DataFrame, column: str, inputs: tuple[Path, ...])
     return Table(name, f"{what} ranked by difficulty, fine-tuned models", frame, display, notes, inputs)
 
 
-def table12(table: pd.DataFrame, names: Mapping[str, str], how: str, inputs: tuple[Path, ...]) -> Table:
+def table12(table: pd.DataFrame, names: Names, how: str, inputs: tuple[Path, ...]) -> Table:
     """Cross-context stability of all models and types, and the value that chance alone would give."""
     data = table.copy()
     data.insert(1, "display", data["model"].map(names))
@@ -142,7 +143,7 @@ def table12(table: pd.DataFrame, names: Mapping[str, str], how: str, inputs: tup
     return Table("table12", "Cross-context stability", data, display, notes, inputs)
 
 
-def table13(comparison: pd.DataFrame, names: Mapping[str, str], inputs: tuple[Path, ...]) -> Table:
+def table13(comparison: pd.DataFrame, names: Names, inputs: tuple[Path, ...]) -> Table:
     """All comparisons, significant or not, gains and declines alike."""
     data = comparison.copy()
     data.insert(1, "display", data["model"].map(names))

@@ -14,6 +14,18 @@ from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.project import project_root
 
 BITS = {"fp32": 32, "bf16": 16, "nf4": 4.5}  # nf4: 4 bits and the blocks' scales
+TABLE05_COLUMNS = {
+    "model": "Model",
+    "checkpoint": "Checkpoint",
+    "revision": "Revision",
+    "precision": "Precision",
+    "parameters": "Parameters",
+    "weights_mib": "Weights, MiB",
+    "memory_reduction_percent": "Memory reduction, %",
+    "licence": "Licence",
+    "published_memory_reduction": "Reduction, paper",
+    "published_inference_speed": "Speed, paper",
+}
 DATASET_COLUMNS = [
     "speech_id",
     "speaker_id",
@@ -147,9 +159,7 @@ def table05(specs: Sequence, inputs: tuple[Path, ...]) -> Table:
     display = data.fillna(DASH).astype(str)
     display["parameters"] = data["parameters"].map(lambda n: f"{n / 1e6:,.0f} M")
     display["revision"] = display["revision"].replace("", "not pinned yet")
-    display.columns = [
-        c.replace("_percent", " %").replace("_mib", " MiB").replace("_", " ").capitalize() for c in display
-    ]
+    display = display.drop(columns="family").rename(columns=TABLE05_COLUMNS)
     notes = ("Weights are computed from the number of parameters and the precision; the reduction is against 16 bits.",)
     return Table("table05", "Models of this run", data, display, notes, inputs)
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.run.artefacts import write_csv, write_json, write_jsonl, write_parquet
+from parliabench_utils.run.params import resolve
 
 MODELS = ["smollm2-135m", "smollm2-135m-nf4"]
 SETS = [(m, t) for m in MODELS for t in ("baseline", "fine-tuned")] + [("human", "human")]
@@ -43,6 +44,7 @@ def write_run(folder: Path, n_prompts: int = 18, seed: int = 7, hostile: str = "
         pd.DataFrame({"model": MODELS, "type": "baseline", "reason": "length", "n": [1, 0]}),
     )
     write_csv(folder / "07_judge/summary/trust.csv", pd.DataFrame({"dimension": ["J_Coh"], "alpha": [0.1]}))
+    write_parquet(folder / "01_ingest/speeches.parquet", pd.DataFrame({"speech_id": ["s000"], "text": ["My Lords."]}))
     _manifests(folder)
     return folder
 
@@ -137,7 +139,7 @@ def _manifests(folder: Path) -> None:
     for stage in ("01_ingest", "02_dataset", "03_finetune", "04_generate"):
         record = {
             "stage": stage, "job": stage, "status": "done", "mode": "runner", "seed": 42, "notes": {"dropped": {"too short": 1}},
-            "parameters": {"run": "demo", "profile": "demo", "seed": 42, "models": MODELS}, "inputs": {}, "outputs": {},
+            "parameters": resolve(stage, "demo", {}).model_dump(), "inputs": {}, "outputs": {},
             "environment": {"python": "3.11", "libraries": {"numpy": "2"}, "git_commit": "0" * 40, "git_dirty": False},
             "seconds": 1.0, "peak_memory_mib": 1, "code_sha256": "0", "fingerprint": "0",
         }  # fmt: skip

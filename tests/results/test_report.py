@@ -1,0 +1,132 @@
+"""The report: whole, escaped, self-contained; the settings that differ; warnings; the headline table; notebooks 08 and 09."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from parliabench_utils.models.loading import read_model_spec
+from parliabench_utils.results import report_parts as parts
+from parliabench_utils.results.report import headline, text_columns
+from parliabench_utils.run.params import read_profile
+from parliabench_utils.run.runner import run_notebook
+from tests.results.synthetic import MODELS, write_run
+
+HOSTILE = '<script>alert("x")</script> & <img src=x onerror=alert(2)>'
+
+
+class Page(HTMLParser):
+    """Tags and text of a page."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Notebooks 08 and 09 through the real runner, on the made-up run."""
+    root = tmp_path_factory.mktemp("outputs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PARLIABENCH_OUTPUTS", str(root))
+        write_run(root / "made-up", hostile=HOSTILE)
+        for notebook in ("08_statistics", "09_figures"):
+            run_notebook(notebook, "demo", {"run": "made-up"})
+    return root / "made-up"
+
+
+@pytest.fixture(scope="module")
+def page(folder) -> str:
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_all_that_the_architecture_names_is_there(folder):
+    tables = [folder / f"tables/table{n:02d}.{kind}" for n in range(1, 14) for kind in ("csv", "tex", "json")]
+    names = [f"fig{n}" for n in range(1, 9)] + ["s1", "s2", "s3", "s4"]
+    figures = [folder / f"figures/{name}.{kind}" for name in names for kind in ("pdf", "png", "json", "csv")]
+    assert not [path for path in (*tables, *figures, folder / "tables/anova.csv") if not path.exists()]
+
+
+def test_a_hostile_speech_is_text(page):
+    parsed = Page(page)
+    assert HOSTILE in parsed.text
+    assert not [tag for tag, _ in parsed.tags if tag == "script"]
+    assert not [a for _, a in parsed.tags if any(name.startswith("on") for name in a)]
+
+
+def test_nothing_is_fetched(page):
+    for _, attributes in Page(page).tags:
+        for name in ("src", "href"):
+            assert attributes.get(name, "#").startswith(("#", "data:image/png;base64,"))
+    assert "url(" not in page and "@import" not in page
+
+
+def test_pictures_have_alt_texts_and_headings_are_there(page):
+    pictures = [a for tag, a in Page(page).tags if tag == "img"]
+    assert len(pictures) == 12 and all(len(a["alt"]) > 20 for a in pictures)
+    for heading in ("Headline", "Audit of the paper", "What was left out", "differs from the paper's set-up"):
+        assert heading in Page(page).text
+
+
+def test_generated_speeches_are_marked(page):
+    assert page.count('class="tag">AI-generated') == 4 * page.count('class="tag human">human-written')
+
+
+def test_the_headline_is_table_2s(folder):
+    text = headline(folder)
+    data = pd.read_csv(folder / "tables/table02.csv")
+    for value in data.loc[data["metric"] == "PPL", "mean"]:
+        assert f"{value:.3f}" in text
+    assert text.splitlines()[-1].endswith("report.html") and max(map(len, text.splitlines()[:-1])) < 120
+
+
+def test_headline_without_a_report(tmp_path):
+    with pytest.raises(FileNotFoundError, match="09_figures"):
+        headline(tmp_path)
+
+
+def test_differences_are_those_of_the_profiles(folder):
+    rows = {(r["stage"], r["key"]): r for r in parts.differences(folder, "demo")}
+    for stage in ("02_dataset", "03_finetune"):
+        ours, paper = read_profile(stage, "demo"), read_profile(stage, "paper")
+        for key in set(ours) - {"run", "profile"}:
+            differs = ours[key] != paper[key]
+            assert ((stage, key) in rows or ("all", key) in rows) == differs, (stage, key)
+    assert ("all", "models") in rows
+
+
+def test_a_setting_given_on_the_command_line_counts(tmp_path):
+    folder = write_run(tmp_path)
+    path = folder / "manifests/02_dataset.json"
+    record = json.loads(path.read_text())
+    record["parameters"]["min_speeches"] = 5
+    path.write_text(json.dumps(record))
+    found = {(r["stage"], r["key"]): r["run"] for r in parts.differences(folder, "demo")}
+    assert found[("02_dataset", "min_speeches")] == "5"
+
+
+def test_warnings(folder):
+    specs = [read_model_spec(model) for model in MODELS]
+    text = " ".join(parts.warnings(folder, specs, "smollm2-constrained", 17))
+    assert "Demo models" in text and "135 million" in text and "17 prompts" in text and "invented" in text
+    path = folder / "05_text_metrics" / MODELS[0] / "baseline.signatures.json"
+    path.write_text(json.dumps({"PPL": f"model:{specs[0].id}@x"}))
+    assert any("own base" in warning for warning in parts.warnings(folder, specs, "smollm2-constrained", 100))
+
+
+def test_words_stand_left_and_numbers_right():
+    frame = pd.DataFrame({"a": ["x", "y"], "b": ["1.0", "—"], "c": ["< 0.0001", "-2"], "d": ["[0, 1]", "n.s."]})
+    assert text_columns(frame) == [True, False, False, False] or text_columns(frame)[:3] == [True, False, False]
+
+
+def test_the_report_says_nothing_about_this_machine(page):
+    assert not re.search(r"/(home|root|tmp|Users)/", page)

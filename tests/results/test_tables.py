@@ -1,0 +1,135 @@
+"""Tables as written: numbers in CSV, escaped LaTeX, inputs named; the same bytes twice; runs in which nothing survives."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parliabench_utils.metrics.table import METRICS
+from parliabench_utils.models.loading import read_model_spec
+from parliabench_utils.results import statistics as s
+from parliabench_utils.results import tables
+from parliabench_utils.results.figures import category_changes
+from parliabench_utils.results.report import model_names
+from parliabench_utils.results.scores import join_scores, kept_prompts
+from parliabench_utils.results.tabular import escape_latex
+from tests.results.synthetic import MODELS, SETS, write_run
+
+JUDGE = "smollm2-constrained"
+NAMES = model_names(MODELS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("run"))
+
+
+def compared(folder, kept=None) -> pd.DataFrame:
+    scores = join_scores(folder, SETS, JUDGE)
+    scores["compared"] = s.is_compared(scores, kept_prompts(folder) if kept is None else kept, "complete")
+    return s.compared_rows(scores)
+
+
+def score_tables(rows: pd.DataFrame) -> list[tables.Table]:
+    comparison = s.compare(rows, draws=100)
+    marks = {"test": "paired", "correction": "bonferroni", "rule": "Rule.", "inputs": ()}
+    return [
+        tables.table02(s.cell_means(rows), comparison, NAMES, **marks),
+        tables.alignment_by(rows, "Party", NAMES, ()),
+        tables.difficulty_table(s.difficulty(rows, "Party"), "Party", ()),
+        tables.difficulty_table(s.difficulty(rows, "Political Orientation"), "Political Orientation", ()),
+        tables.alignment_by(rows, "Topic", NAMES, ()),
+        tables.table12(s.stability_table(s.stability_by_metric(rows, draws=5)), NAMES, "run", ()),
+        tables.table13(comparison, NAMES, ()),
+        tables.anova_display(s.anova_table(rows), NAMES, ()),
+    ]
+
+
+def setup_tables(folder) -> list[tables.Table]:
+    dataset, files = tables.read_dataset(folder), tables.dataset_files(folder)
+    specs = [read_model_spec(model) for model in MODELS]
+    one = [tables.table01(), tables.table03(dataset, files), tables.table04(dataset, files), tables.table05(specs, ())]
+    return [*one, *tables.training_tables(folder)]
+
+
+def test_all_thirteen_are_written_and_read_back(folder):
+    made = [*setup_tables(folder), *score_tables(compared(folder))]
+    for table in made:
+        tables.write_table(table, folder)
+        again = tables.read_table(folder, table.name)
+        assert again.display.to_numpy().tolist() == table.display.astype(str).to_numpy().tolist()
+        assert len(again.data) == len(table.data)
+    assert {f"table{n:02d}" for n in range(1, 14)} <= {table.name for table in made}
+
+
+def test_inputs_are_named_with_their_hash(folder):
+    tables.write_table(setup_tables(folder)[1], folder)
+    record = json.loads((folder / "tables/table03.json").read_text())
+    assert [row["path"] for row in record["inputs"]] == ["02_dataset/train.jsonl", "02_dataset/test.jsonl"]
+    assert all(re.fullmatch(r"[0-9a-f]{64}", row["sha256"]) for row in record["inputs"])
+
+
+def test_the_same_scores_give_the_same_bytes(folder, tmp_path):
+    for place in (tmp_path / "a", tmp_path / "b"):
+        for table in score_tables(compared(folder)):
+            tables.write_table(table, place)
+    for path in sorted((tmp_path / "a/tables").iterdir()):
+        assert path.read_bytes() == (tmp_path / "b/tables" / path.name).read_bytes()
+
+
+def test_table_2_holds_the_means_and_the_human_row(folder):
+    rows = compared(folder)
+    data = score_tables(rows)[0].data.set_index(["model", "type", "metric"])
+    mine = rows[(rows["model"] == MODELS[0]) & (rows["type"] == "baseline")]["GRUEN"]
+    assert data.loc[(MODELS[0], "baseline", "GRUEN"), "mean"] == pytest.approx(mine.mean())
+    assert ("human", "human", "PPL") in data.index and len(data) == len(SETS) * len(METRICS)
+
+
+def test_published_values_stand_beside_the_papers_models(folder):
+    rows = compared(folder)
+    names = NAMES | {MODELS[0]: "Llama 3.1 8B"}
+    comparison = s.compare(rows, draws=50)
+    table = tables.table02(s.cell_means(rows), comparison, names, test="pooled", correction="holm", rule="", inputs=())
+    row = table.data[(table.data["display"] == "Llama 3.1 8B") & (table.data["type"] == "fine-tuned")].iloc[0]
+    assert row["published_mean"] == 31.623 and row["difference"] == pytest.approx(row["mean"] - 31.623)
+    assert tables.table13(comparison, names, ()).data["published_t"].notna().sum() == 14
+
+
+def test_nothing_survives_and_tables_say_so(folder):
+    made = score_tables(compared(folder, kept=[]))
+    assert (made[0].data["n"] == 0).all() and len(made[0].data) == len(SETS) * len(METRICS)
+    assert (made[-2].data["n_pairs"] == 0).all() and (made[-2].data["verdict_paired"] == "").all()
+    assert category_changes(compared(folder, kept=[]), "run", 50, 1)["n"].eq(0).all()
+
+
+def test_latex_is_escaped():
+    assert escape_latex("50 % & _a_ #1 $x {y} ~ ^ \\") == (
+        r"50 \% \& \_a\_ \#1 \$x \{y\} \textasciitilde{} \textasciicircum{} \textbackslash{}"
+    )
+    hostile = pd.DataFrame({"Model": [r"\input{x} & 50%"]})
+    latex = tables.to_latex(tables.Table("t", "T & T", hostile, hostile))
+    assert (
+        r"\textbackslash input\{x\} \& 50\%" in latex.replace(" input", " input").replace("{}", "")
+        or "\\input{x}" not in latex
+    )
+    assert r"T \& T" in latex
+
+
+def test_latex_compiles(folder, tmp_path):
+    if not shutil.which("pdflatex"):
+        pytest.skip("no TeX on this machine")
+    made = [*setup_tables(folder), *score_tables(compared(folder))]
+    body = "\n".join(tables.to_latex(table) for table in made)
+    preamble = r"\documentclass{article}\usepackage[utf8]{inputenc}\usepackage[T1]{fontenc}\usepackage{booktabs,graphicx,longtable}"
+    (tmp_path / "all.tex").write_text(f"{preamble}\\begin{{document}}{body}\\end{{document}}", encoding="utf-8")
+    subprocess.run(["pdflatex", "-halt-on-error", "all.tex"], cwd=tmp_path, check=True, capture_output=True)
+
+
+def test_small_groups_are_marked(folder):
+    party = score_tables(compared(folder))[1]
+    assert party.display["Party"].str.endswith("°").all() and any("fewer than 30" in note for note in party.notes)
+    assert np.isfinite(party.data["mean"]).all()
