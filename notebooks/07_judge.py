@@ -15,8 +15,8 @@
 #
 # **Question.** What does a language model think of each speech, on six dimensions, and is that worth anything?
 #
-# **In the paper:** Table 1 (the six J_ metrics), sections 4.1 and 10. **Reads:** `02_dataset/prompts.jsonl`, `04_generate/`, a judge's
-# file in `params/judges/`. **Writes:** one row for each speech and dimension in `07_judge/<judge>/<model>/<type>.jsonl`;
+# **In the paper:** Table 1 (the six J_ metrics), sections 4.1 and 10. **Reads:** `02_dataset/prompts.jsonl`, `04_generate/` and a
+# judge's file in `params/judges/`. **Writes:** one row for each speech and dimension in `07_judge/<judge>/<model>/<type>.jsonl`;
 # `failures.csv` and `trust.csv` in `07_judge/summary/`. **Takes:** about one and a half seconds a speech on two cores in the demo,
 # two to three minutes in all.
 

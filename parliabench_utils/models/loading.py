@@ -36,7 +36,7 @@ class ModelSpec(BaseModel):
     source: Literal["packaged", "hub", "path", "server"]
     path: str | None = None  # source "path": a folder with safetensors
     server_url: str | None = None  # source "server": base address of an OpenAI-compatible API, ends in /v1
-    family: Literal["smollm2", "mistral", "llama3", "gemma2", "qwen2", "yi"]
+    family: Literal["smollm2", "mistral", "llama3", "gemma2", "qwen2", "yi", "phi3"]
     precision: Precision  # as trained: LoRA on fp32 or bf16, QLoRA on nf4
     prequantised: bool = False  # the checkpoint itself is 4-bit, it is not quantised on loading
     attention: Literal["sdpa", "eager"] = "sdpa"

@@ -122,15 +122,50 @@ class Generate(Job):
 
 
 class TextMetrics(Job):
-    """05_text_metrics."""
+    """05_text_metrics: each metric's model and choices; all of them go into the metrics' signatures."""
+
+    language_model: str = "smollm2-135m"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    max_words: int = Field(512, ge=1)
+    batch_size: int = Field(8, ge=1)
+    distinct_per: Literal["ngrams", "tokens"] = "ngrams"
+    self_bleu_group: Literal["prompt", "context", "model"] = "model"
+    self_bleu_n: int = Field(4, ge=1)
+    self_bleu_k: int = Field(0, ge=0)
+    grammar: Literal["causal", "masked"] = "causal"
+    masked_model: str = "bert-base-cased"
+    acceptability_model: str = "textattack/bert-base-uncased-CoLA"
+    gruen_parity: bool = False
+    sentence_encoder: str = "all-MiniLM-L6-v2"
+    bertscore_encoder: str = "all-MiniLM-L6-v2"
+    bertscore_layer: int = 5
+    bertscore_idf: bool = False
+    bertscore_rescale: bool = False
+    moverscore_encoder: str = "all-MiniLM-L6-v2"
+    moverscore_layer: int = -1
+    moverscore_idf: Literal["off", "references", "both"] = "references"
+    moverscore_over: Literal["mean", "max"] = "mean"
 
 
 class Alignment(Job):
-    """06_political_alignment."""
+    """06_political_alignment: the encoder, what happens to long speeches, and how the metric itself is put to the test."""
+
+    encoder: str = "all-MiniLM-L6-v2"
+    long_text: Literal["chunk", "cut"] = "chunk"
+    leave_out_human: bool = True
+    folds: int = Field(5, ge=2)
+    shuffles: int = Field(200, ge=1)
+    validation_speeches: int = Field(1000, ge=1)
 
 
 class Judge(Job):
     """07_judge."""
+
+    judge: str = "smollm2-constrained"
+    points: Literal[5, 10] = 10
+    max_attempts: int = Field(1, ge=1)
+    server_url: str = ""
+    control_speeches: int = Field(4, ge=0)
 
 
 class Statistics(Common):
