@@ -139,7 +139,8 @@ speeches.pivot_table(index=["party", "orientation"], columns="house", values="sp
 # - notes that hold a question's words, as older volumes print them.
 #
 # Questions of one debate are often grouped. They wait until somebody who asked none of them speaks: that is the answer, and it
-# carries all of them. The Speaker's words in between change nothing. The exchange that follows answers no listed question.
+# carries all of them. The Speaker's words in between change nothing. The exchange that follows answers no listed question. Who asks
+# and goes on to speak, as in short debates of the Lords, gives a speech; the question still waits for its answer.
 
 # %%
 from parliabench_utils.corpus.overview import questions_and_answers

@@ -22,6 +22,9 @@ _URGENT_QUESTION = re.compile(r"\(Urgent Question\)")
 _URGENT_NOTE = re.compile(r"(?:Private Notice|Urgent) Question$")
 _NUMBERING = re.compile(rf"\s*(?:{_NUMBER}\s*)+")
 _REFERENCE_NUMBER = re.compile(r"\s*\[\d{5,7}\]\.?\s*$")  # the Order Paper's number after a question, 2015 to 2017
+# "hon. Friend", "per cent. of" and "No. 10" end no sentence.
+_SENTENCE_END = re.compile(r"(?<=[.?])(?<!hon\.)(?<!cent\.)(?<!No\.)\s+(?=[A-Z“\"(])")
+SPEECH_AFTER_QUESTION = 30  # words
 _NOTE_QUESTION = re.compile(
     rf"(?:{_NUMBER}\s+)?(?:To ask|What|Whether|If (?:he|she|they|the)|How|When|Why|Which)\b.{{15,}}"
 )
@@ -49,11 +52,20 @@ def note_is_question(note: str) -> bool:
 
 
 def question_text(text: str) -> str:
-    """Return a question without its number, its `(Urgent Question):` mark and the Order Paper's reference."""
+    """Return a question without its number, its `(Urgent Question):` mark, the Order Paper's reference, and what follows it.
+
+    A question is one sentence; topical ones (`T2.`) come with their preamble and are kept whole.
+    """
     text = re.sub(r"^\(Urgent Question\):?\s*", "", text)
-    return _REFERENCE_NUMBER.sub(
-        "", _NUMBERING.sub("", text, count=1) if _COMMONS_QUESTION.match(text) else text
-    ).strip()
+    topical = text.startswith("T") and _COMMONS_QUESTION.match(text)
+    text = _NUMBERING.sub("", text, count=1) if _COMMONS_QUESTION.match(text) else text
+    sentence = text if topical else _SENTENCE_END.split(text, maxsplit=1)[0]
+    return _REFERENCE_NUMBER.sub("", sentence).strip()
+
+
+def opens_a_speech(text: str) -> bool:
+    """Say whether an utterance that begins with a question goes on as a speech (as in short debates of the Lords)."""
+    return len(text.split()) - len(question_text(text).split()) >= SPEECH_AFTER_QUESTION
 
 
 # --- procedure: whole utterances --------------------------------------------------------------------------------------

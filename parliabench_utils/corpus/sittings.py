@@ -146,13 +146,14 @@ def _place_in_debate(identity: str, text: str, role: str, who: str | None, here:
     """Return (kind, ids of the questions answered, their words, the same words once).
 
     Questions wait until someone who asked none of them speaks: that is the answer, and it takes them all. The chair and procedure
-    in between change nothing; the exchange that follows an answer answers no listed question.
+    in between change nothing; the exchange that follows an answer answers no listed question. Who asks and speaks in one breath
+    gives a speech, and the question waits all the same.
     """
     uk = here.house in UK_HOUSES.values()
     kind = cleaning.question_kind(text, here.house, here.urgent_note) if uk and role != "chair" else None
     if kind:
         here.waiting.append((identity, cleaning.question_text(text), who))
-        return kind, [], []
+        return "speech" if cleaning.opens_a_speech(text) else kind, [], []
     if uk and cleaning.procedural_rule(text, role):
         return "procedural", [], []
     if not here.waiting or (who is not None and who in {asked for _, _, asked in here.waiting}):

@@ -59,6 +59,11 @@ def test_noise_inside_a_speech(text, clean, rules):
         ("T2. (a) What steps? [901234]", "What steps?"),
         ("(a) Whether buses run.", "Whether buses run."),
         ("(Urgent Question): To ask him.", "To ask him."),
+        (
+            "4. Whether his hon. Friend runs 5 per cent. of buses. I ask. [901234]",
+            "Whether his hon. Friend runs 5 per cent. of buses.",
+        ),
+        ("T3. Buses matter. Will he act?", "Buses matter. Will he act?"),
         ("To ask His Majesty’s Government what.", "To ask His Majesty’s Government what."),
     ],
 )

@@ -111,6 +111,15 @@ def test_lords_questions_private_notice_and_notes(corpus):
     assert (printed.loc[0, "prompts"], printed.loc[0, "answers"]) == ([ask], [])
 
 
+def test_who_asks_and_speaks_in_one_breath_gives_a_speech(corpus):
+    ask = "To ask Her Majesty’s Government what plans they have."
+    frame = read(
+        corpus, u(1, f"{ask} My Lords, buses matter. {'They do. ' * 20}"), u(2, "None.", who="Ben"), name=LORDS
+    )
+    assert frame["kind"].tolist() == ["speech", "speech"]
+    assert (frame.loc[1, "prompts"], frame.loc[1, "answers"]) == ([ask], ["u1"])
+
+
 def test_an_urgent_question(corpus):
     frame = read(corpus, u(1, "(Urgent Question): To ask him to resign."), u(2, "No, I shall stay on.", who="Ben"))
     assert (frame.loc[0, "kind"], frame.loc[1, "prompts"]) == ("urgent", ["To ask him to resign."])
