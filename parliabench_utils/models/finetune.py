@@ -108,7 +108,7 @@ def as_dataset(examples: list[Example], settings: TrainingSettings):
     return Dataset.from_list(rows)
 
 
-def trainer_arguments(settings: TrainingSettings, rows: int, folder: Path):
+def trainer_arguments(settings: TrainingSettings, rows: int, folder: Path, resuming: bool = False):
     """TRL's SFTConfig: every value from the settings, nothing left to a default that a release may change."""
     import torch
     from trl import SFTConfig
@@ -133,7 +133,7 @@ def trainer_arguments(settings: TrainingSettings, rows: int, folder: Path):
         dataloader_drop_last=True,
         eval_strategy="steps",
         eval_steps=settings.eval_every,
-        eval_on_start=True,
+        eval_on_start=not resuming,  # the log of a resumed run has the base's loss already
         logging_strategy="steps",
         logging_steps=settings.log_every,
         save_strategy="steps",
@@ -170,7 +170,9 @@ def _live_log(path: Path):
     from transformers import TrainerCallback
 
     class LiveLog(TrainerCallback):
-        def on_log(self, args, state, control, **kwargs):
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            if not {"loss", "eval_loss"} & set(logs or {}):
+                return  # the trainer's closing summary, which is about seconds
             rows = log_rows(state.log_history)
             write_jsonl(path, rows)
             shown = {key: value for key, value in rows[-1].items() if value is not None}
@@ -193,7 +195,7 @@ def make_trainer(spec, settings: TrainingSettings, train_rows: list[dict], held_
     data = as_dataset(examples, settings)
     trainer = SFTTrainer(
         model=model,
-        args=trainer_arguments(settings, len(data), folder),
+        args=trainer_arguments(settings, len(data), folder, resuming=last_checkpoint(folder) is not None),
         train_dataset=data,
         eval_dataset=as_dataset(encode_rows(spec, tokenizer, held_out, settings.max_length), settings),
         processing_class=tokenizer,

@@ -1,0 +1,176 @@
+"""Training: the plan, the masked data, two equal runs, a killed run that goes on."""
+
+from dataclasses import replace
+
+import pytest
+from families import ROW
+from tiny import tiny_model
+
+from parliabench_utils.models import finetune
+from parliabench_utils.models.finetune import as_dataset, last_checkpoint, log_rows, train
+from parliabench_utils.models.loading import load_model, load_tokenizer, read_model_spec
+from parliabench_utils.models.packaged import file_sha256
+from parliabench_utils.models.prompting import Example
+from parliabench_utils.models.training_card import model_card
+from parliabench_utils.models.training_plan import TrainingSettings, derived_steps, masked_example, preflight, steps_of
+
+SETTINGS = TrainingSettings(
+    backend="peft",
+    lora_rank=4,
+    lora_alpha=4,
+    lora_dropout=0.0,
+    lora_seed=3407,
+    batch_size=2,
+    gradient_accumulation=1,
+    learning_rate=0.01,
+    scheduler="linear",
+    warmup_share=0.03,
+    weight_decay=0.01,
+    optimizer="adamw_torch",
+    max_length=256,
+    epochs=1,
+    max_steps=6,
+    loss_on="answer",
+    packing=False,
+    group_by_length=False,
+    gradient_checkpointing=False,
+    held_out_rows=2,
+    eval_every=3,
+    log_every=1,
+    save_every=2,
+    max_dropped_share=0.0,
+)
+ROWS = [
+    ROW | {"speech_id": f"u{i}", "Speech": f"I thank the Minister for answer {i}. " * (1 + i % 4)} for i in range(12)
+]
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory):
+    """A tiny model on the disk, trained through the real path."""
+    folder = tmp_path_factory.mktemp("tiny")
+    tiny_model().save_pretrained(folder)
+    packaged = read_model_spec("smollm2-135m")
+    load_tokenizer(packaged).save_pretrained(folder)
+    return packaged.model_copy(update={"source": "path", "path": str(folder), "precision": "fp32", "name": "tiny"})
+
+
+@pytest.fixture(scope="module")
+def trained(spec, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    return folder, train(spec, SETTINGS, ROWS, ROWS[:2], folder)
+
+
+def test_the_papers_steps_are_derived():
+    assert derived_steps(int(447_778 * 0.8), 64, 1, 2) == 11_194
+    paper = replace(SETTINGS, batch_size=64, epochs=2, max_steps=0)
+    assert steps_of(paper, int(447_778 * 0.8)) == (11_194, 336)
+
+
+def test_too_few_rows_for_one_batch_are_refused():
+    with pytest.raises(ValueError, match="lower batch_size"):
+        derived_steps(10, 64, 1, 2)
+
+
+def test_preflight_counts_and_stops():
+    rows = [Example([1, 2, 3, 4], 2), Example([1, 2, 3], 3), Example(list(range(256)), 100)]
+    report = preflight(rows, replace(SETTINGS, max_dropped_share=0.5))
+    assert (report.rows, report.trainable_tokens, report.dropped, report.longest) == (3, 158, 1, 256)
+    assert report.share_cut == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match="1 of 3 prompts fill"):
+        preflight(rows, SETTINGS)
+
+
+def test_loss_is_on_the_answer_or_on_everything():
+    rows = [Example([5, 6, 7, 8], 2), Example([5, 6], 2)]
+    assert as_dataset(rows, SETTINGS)["completion_mask"][:] == [[0, 0, 1, 1]]
+    assert as_dataset(rows, replace(SETTINGS, loss_on="all"))["completion_mask"][:] == [[1] * 4, [1] * 2]
+
+
+def test_masked_example_shows_where_the_loss_begins():
+    tokenizer = load_tokenizer("smollm2-135m")
+    ids = tokenizer("question")["input_ids"]
+    shown = masked_example(tokenizer, Example(ids + tokenizer("answer")["input_ids"], len(ids)), SETTINGS)
+    assert shown.index("question") < shown.index("--- loss:") < shown.index("answer")
+
+
+def test_log_joins_the_two_losses_of_a_step():
+    history = [
+        {"step": 0, "eval_loss": 3.0},
+        {"step": 2, "loss": 2.5, "learning_rate": 0.1},
+        {"step": 2, "eval_loss": 2.4},
+    ]
+    assert log_rows(history)[1] == {"step": 2, "loss": 2.5, "held_out_loss": 2.4, "learning_rate": 0.1, "tokens": None}
+
+
+def test_training_learns_and_writes_what_the_contract_says(trained):
+    folder, result = trained
+    held = [row["held_out_loss"] for row in result.log if row["held_out_loss"] is not None]
+    assert [row["step"] for row in result.log] == list(range(7))
+    assert held[-1] < held[0]
+    assert sorted(f.name for f in folder.iterdir()) == ["adapter", "train_log.jsonl"]
+    assert sorted(f.name for f in (folder / "adapter").iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "base.json",
+    ]
+
+
+def test_a_second_training_gives_the_same_bytes(trained, spec, tmp_path):
+    folder, result = trained
+    again = train(spec, SETTINGS, ROWS, ROWS[:2], tmp_path)
+    assert again.log == result.log
+    for name in ("adapter_model.safetensors", "adapter_config.json", "base.json"):
+        assert file_sha256(tmp_path / "adapter" / name) == file_sha256(folder / "adapter" / name)
+
+
+def test_a_killed_training_goes_on_with_the_same_losses(trained, spec, tmp_path, monkeypatch):
+    folder, result = trained
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(finetune, "save_adapter", killed)
+        train(spec, SETTINGS, ROWS, ROWS[:2], tmp_path)
+    newest = last_checkpoint(tmp_path)
+    assert newest.name == "checkpoint-6"
+    import shutil
+
+    shutil.rmtree(newest)
+    resumed = train(spec, SETTINGS, ROWS, ROWS[:2], tmp_path)
+    assert resumed.resumed_from == 4
+    assert resumed.log == result.log
+    assert file_sha256(tmp_path / "adapter/adapter_model.safetensors") == file_sha256(
+        folder / "adapter/adapter_model.safetensors"
+    )
+
+
+def test_the_adapter_loads_merged_and_changes_the_model(trained, spec):
+    import torch
+
+    base, tuned = load_model(spec, purpose="generate"), load_model(spec, trained[1].adapter, purpose="generate")
+    ids = torch.tensor([[1, 5, 9]])
+    with torch.no_grad():
+        assert not torch.allclose(base.model(ids).logits, tuned.model(ids).logits)
+    assert "adapter" in tuned.fingerprint
+    with pytest.raises(ValueError, match="trained on"):
+        load_model(spec.model_copy(update={"id": "a/other"}), trained[1].adapter)
+
+
+def test_the_card_names_base_data_and_losses_and_no_time(trained, spec):
+    card = model_card(spec, SETTINGS, {"train.jsonl": "sha256 abc"}, trained[1].log)
+    assert spec.id in card and "sha256 abc" in card and "lora_rank" in card
+    assert "202" not in card.replace(spec.path, "")
+
+
+def test_out_of_memory_says_what_to_change(spec, tmp_path, monkeypatch):
+    import torch
+    from trl import SFTTrainer
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(SFTTrainer, "train", full)
+    with pytest.raises(MemoryError, match="halve batch_size"):
+        train(spec, SETTINGS, ROWS, ROWS[:2], tmp_path)
