@@ -139,7 +139,7 @@ def _read_utterance(element: etree._Element, path: Path, corpus: Corpus, here: _
     kind, answers, prompts = _place_in_debate(identity, text, role, who, here)
     place = (identity, here.sitting_id, here.day, here.house, here.section, len(here.ids) - 1)
     speaker = (who, name, sex, role, government, *party)
-    here.rows.append((*place, *speaker, topic, kind, answers, prompts, text, len(text.split())))
+    here.rows.append((*place, *speaker, topic, kind, answers, prompts, text, text.count(" ") + 1))  # one blank a gap
 
 
 def _place_in_debate(identity: str, text: str, role: str, who: str | None, here: _Sitting) -> tuple[str, list, list]:
@@ -164,8 +164,8 @@ def _place_in_debate(identity: str, text: str, role: str, who: str | None, here:
 
 def utterance_text(element: etree._Element) -> str:
     """Return what was said: segments joined with the full stop that ParlaMint strips from all but the last one."""
-    parts = [one_line(_speech_text(seg)) for seg in element.iterfind(_SEG)]
-    parts = [part for part in parts if part] or [one_line(_speech_text(element))]
+    parts = [_speech_text(seg) for seg in element.iterfind(_SEG)]
+    parts = [part for part in parts if part] or [_speech_text(element)]
     return " ".join([part if _is_closed(part) else f"{part}." for part in parts[:-1]] + parts[-1:])
 
 
@@ -175,7 +175,7 @@ def _is_closed(text: str) -> bool:
 
 def _speech_text(element: etree._Element) -> str:
     if len(element) == 0:
-        return element.text or ""
+        return one_line(element.text)
     pieces = [element.text or ""]
     for child in element:
         if isinstance(child.tag, str) and child.tag not in _NOT_SPEECH:
