@@ -10,6 +10,7 @@ speeches, notebook 05 uses it. Features come from the lower layers of MiniLM, wh
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +114,9 @@ def features(sentences: Sequence[str], encoder: str = "all-MiniLM-L6-v2", batch_
     """float64 (n_sentences, 1920 for MiniLM): mean hidden state of layers 1-3, mean |difference of neighbours| of 1-2."""
     import torch
 
-    from parliabench_utils.models.encoders import clean, load_encoder
+    from parliabench_utils.models.encoders import clean
 
-    tokenizer, model, _ = load_encoder(encoder)
-    model.encoder.layer = model.encoder.layer[:LAYERS]
+    tokenizer, model = _lower_layers(encoder)
     order = sorted(range(len(sentences)), key=lambda i: (len(sentences[i]), sentences[i]))
     rows: dict[int, np.ndarray] = {}
     for start in range(0, len(order), batch_size):
@@ -127,6 +127,14 @@ def features(sentences: Sequence[str], encoder: str = "all-MiniLM-L6-v2", batch_
             hidden = model(**inputs, output_hidden_states=True).hidden_states[1:]
         rows |= dict(zip(batch, _pooled(hidden, inputs["attention_mask"]), strict=True))
     return np.stack([rows[i] for i in range(len(sentences))]).astype(np.float64)
+
+
+@lru_cache(maxsize=1)
+def _lower_layers(encoder: str) -> tuple[Any, Any]:
+    from parliabench_utils.models.encoders import cut_layers, load_encoder
+
+    tokenizer, model, _ = load_encoder(encoder)
+    return tokenizer, cut_layers(model, LAYERS)
 
 
 def _pooled(hidden: Sequence[Any], attention: Any) -> np.ndarray:

@@ -78,7 +78,7 @@ def redundancy(sentences: Sequence[str], per_pair: bool = True, autojunk: bool =
     `autojunk` is difflib's shortcut for long strings, which the published code has on and which misses matches.
     """
     flags = [redundancy_flags(a, b, autojunk) for a, b in combinations(sentences, 2)]
-    return -FLAG * sum(flags) / (len(flags) if per_pair else 1) if flags else 0.0
+    return 0.0 - FLAG * sum(flags) / (len(flags) if per_pair else 1) if flags else 0.0
 
 
 def redundancy_flags(a: str, b: str, autojunk: bool = False) -> int:
@@ -118,7 +118,7 @@ def _focus(sentences: Sequence[Sequence[str]], similarity: Similarity) -> np.nda
     """-0.1 times the share of neighbours that have nothing to do with each other; 0 for one sentence."""
     pairs = [pair for group in sentences for pair in pairwise(group)]
     unrelated = iter((np.asarray(similarity(pairs)) < UNRELATED).tolist() if pairs else [])
-    return np.array([-FLAG * _mean([next(unrelated) for _ in pairwise(group)]) for group in sentences])
+    return np.array([0.0 - FLAG * _mean([next(unrelated) for _ in pairwise(group)]) for group in sentences])
 
 
 def _mean(values: list[bool]) -> float:

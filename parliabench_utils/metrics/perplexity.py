@@ -25,6 +25,26 @@ def signature(
     return f"PPL|model:{model}|words:{max_words or 'all'}|bos:{named}|window:{window}|stride:{stride}|exp-mean-nll|v1"
 
 
+def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, str]:
+    """Model, tokeniser and fingerprint: a file of `params/models/`, or a name for the hub such as `gpt2`."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from parliabench_utils.models.encoders import best_device
+    from parliabench_utils.models.loading import load_model
+    from parliabench_utils.run.project import project_root
+
+    if (project_root() / "params/models" / f"{name}.yaml").is_file():
+        loaded = load_model(name, purpose="score", precision=precision)
+        return loaded.model, loaded.tokenizer, loaded.fingerprint
+    dtype = {"fp32": "float32", "bf16": "bfloat16"}[precision]
+    try:
+        tokenizer, model = AutoTokenizer.from_pretrained(name), AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+    except OSError as error:
+        raise OSError(f"language model {name!r} has no file in params/models/ and is not downloaded") from error
+    commit = getattr(model.config, "_commit_hash", None) or "unknown"
+    return model.eval().to(best_device()), tokenizer, f"{name}@{commit[:12]} {precision}"
+
+
 def start_token(tokenizer: Any) -> int | None:
     """The token that separates documents in pre-training: `<|endoftext|>` where there is one, else the tokeniser's BOS.
 

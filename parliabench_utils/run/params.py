@@ -1,6 +1,8 @@
-"""The parameters of each notebook: one pydantic model a notebook, strict types, unknown keys refused before a kernel starts.
+"""The parameters of each notebook: one pydantic model a notebook, strict types, unknown keys refused before a kernel
+starts.
 
-Defaults are the demo's, the same as in the notebook's cell tagged `parameters`; a test keeps the two and `params/demo/` equal.
+Defaults are the demo's, the same as in the notebook's cell tagged `parameters`; a test keeps the two and
+`params/demo/` equal.
 
 >>> validate("01_ingest", {"sede": 9})
 Traceback (most recent call last):

@@ -1,4 +1,5 @@
-"""The nine stages as a table: what each reads and writes, for given parameters. The runner, Snakemake and Figure 1 share it.
+"""The nine stages as a table: what each reads and writes, for given parameters. The runner, Snakemake and Figure 1
+share it.
 
 >>> STAGES["04_generate"].title
 'Generate'
@@ -186,7 +187,7 @@ STAGES = {
             "06_political_alignment",
             "Political alignment",
             ("model", "type"),
-            _scoring_inputs("06_political_alignment", "prompts.jsonl", "shared"),
+            _scoring_inputs("06_political_alignment", "prompts.jsonl", "train.jsonl", "test.jsonl", "shared"),
             _scored("06_political_alignment", ".parquet", "validation.csv"),
         ),
         Stage("07_judge", "Judge", ("model", "type"), _judge_inputs, _judge_outputs),

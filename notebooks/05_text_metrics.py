@@ -1,0 +1,349 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 05 · Six numbers about a text
+#
+# **Question.** Is a speech fluent, varied and coherent, and does it resemble what members said in such a debate? Six
+# metrics answer, each its own part of the question, and each can be fooled. The members' own speeches are scored
+# beside the models'.
+#
+# **In the paper:** section 4.1 (1) and (2), the computational columns of Table 2 without PSA and Party Align.
+# **Reads:** the speeches of 04; prompts, references, training speeches and the acceptability classifier of 02.
+# **Writes:** `05_text_metrics/<model>/<type>.parquet`, a row a speech, the metrics' signatures beside it, and
+# `summary/correlations.csv`. **Takes:** about a minute in the demo, nearly all of it for the language model.
+
+# %% tags=["parameters"]
+run = "demo"  # name of the folder under outputs/
+profile = "demo"  # which parameter files were read
+seed = 42  # draws Self-BLEU's references where self_bleu_k is not 0
+data_root = "data"  # not used here; all notebooks share these keys
+models = ["smollm2-135m", "smollm2-135m-nf4"]  # whose speeches are scored; the paper: five (Table 5)
+types = ["baseline", "fine-tuned"]  # each before and after tuning (section 5.3)
+n_threads = 2  # for the models, and for MoverScore's solver
+offline = True  # never ask a model hub
+model = ""  # one model only (the runner's --model); empty: all
+type = ""  # one type only (the runner's --type); empty: all
+shard = -1  # not used: a job scores all shards of its model and type
+language_model = "smollm2-135m"  # reads for perplexity. The paper: GPT-2 (section 4.1)
+precision = "fp32"  # of the language model; in bf16 values depend a little on the batch
+max_words = 512  # perplexity reads so many words of a speech (project page)
+batch_size = 8  # speeches that the language model reads at once (project page)
+distinct_per = (
+    "ngrams"  # "ngrams": share of n-grams that differ (section 4.1); "tokens": divided by words (project page)
+)
+self_bleu_group = "model"  # whom a speech is compared with: "prompt" (the paper), "context" or "model" (project page)
+self_bleu_n = 4  # longest n-gram
+self_bleu_k = 0  # 0: all others of the group; else so many, drawn, for groups of unequal size
+grammar = "causal"  # GRUEN's grammar: "causal" model and the classifier of 02, or "masked" models (the paper)
+masked_model = "bert-base-cased"  # read with grammar = "masked"
+acceptability_model = "textattack/bert-base-uncased-CoLA"  # read with grammar = "masked"
+gruen_parity = False  # True: as the published code, focus part inert
+sentence_encoder = "all-MiniLM-L6-v2"  # for GRUEN's focus
+bertscore_encoder = "all-MiniLM-L6-v2"  # the paper: roberta-large (project page)
+bertscore_layer = 5  # 17 for roberta-large
+bertscore_idf = False  # weigh pieces by rarity
+bertscore_rescale = False  # only for encoders with a known baseline
+moverscore_encoder = "all-MiniLM-L6-v2"  # the paper: distilbert-base-uncased (project page)
+moverscore_layer = -1  # the last
+moverscore_idf = "references"  # "off", "references" (the same for every model) or "both" (the reference code)
+moverscore_over = "mean"  # over a prompt's references: "mean" or "max"
+
+# %%
+from parliabench_utils.run import start
+
+run = start("05_text_metrics", globals())
+p = run.params
+
+# %% [markdown]
+# ## The speeches
+#
+# Every speech that passed 04's checks, the members' own last. A metric is computed for one model and type at a time,
+# so that a speech's value never depends on which other models happen to be scored in the same call.
+
+# %%
+from parliabench_utils.metrics.speeches import by_job, extremes, per_job, read_references, read_speeches
+
+speeches = read_speeches(run)
+print("speeches missing because no attempt passed the checks:", speeches.attrs["failed"] or "none")
+speeches.groupby(["model", "type"], sort=False)["n_words"].describe().round(0).astype(int)
+
+# %%
+example = speeches.iloc[0]
+print(f"{example.Party}, {example.House}, {example.Section} ({example.model}, {example.type})\n")
+print(example.generated_speech)
+
+# %% [markdown]
+# ## Perplexity: does a language model expect this text?
+#
+# $\mathrm{PPL}(s) = \exp\left(-\frac{1}{n}\sum_i \log p(w_i \mid w_{<i})\right)$. A model that would have written the
+# same gives a low value. It also gives a low value to repetition, so it never stands alone. The signature says which
+# model reads, and with which token a text starts: without one the first word would be scored from nothing.
+
+# %%
+from parliabench_utils.metrics import perplexity
+
+reader, tokenizer, fingerprint = perplexity.load_language_model(p.language_model, p.precision)
+signatures = {"PPL": perplexity.signature(fingerprint, tokenizer, p.max_words)}
+signatures["PPL"]
+
+# %%
+speeches["PPL"] = per_job(
+    speeches,
+    lambda job: perplexity.perplexity(job["generated_speech"].tolist(), reader, tokenizer, p.max_words, p.batch_size),
+)
+extremes(speeches, "PPL")
+
+# %% [markdown]
+# The lowest value belongs to the text that the reader could have predicted best, the highest to the one that
+# surprised it most; neither need be the best or worst speech. A mean is ruled by such extremes, so we look at the
+# median beside it. In the demo the reader is also the base of the generators and flatters them: compare the two
+# types, not models with members.
+
+# %%
+speeches.groupby(["model", "type"], sort=False)["PPL"].agg(["median", "mean", "max"]).round(1)
+
+# %% [markdown]
+# ## Distinct-n: how much is said twice?
+#
+# The share of n-grams that differ; Table 2 has n = 2. One repeated phrase lowers it, and so does length: a long
+# speech must say "the hon. Member" again.
+
+# %%
+from parliabench_utils.metrics import distinct
+
+for n in (1, 2, 3, 4):
+    speeches[f"Dist-{n}"] = distinct.distinct_n(speeches["generated_speech"].tolist(), n, p.distinct_per)
+    signatures[f"Dist-{n}"] = distinct.signature(n, p.distinct_per)
+by_job(speeches, ["Dist-1", "Dist-2", "Dist-3", "Dist-4"])
+
+# %%
+extremes(speeches, "Dist-2")
+
+# %% [markdown]
+# Above, the speech that repeats itself most and the one that does so least. How much of the difference is length alone
+# shows in the correlation with the number of words, at the end.
+#
+# ## Self-BLEU: does a model say the same to everybody?
+#
+# BLEU of each speech against the other speeches of its group; 1 says that nothing is new, so lower is better. The paper
+# compares variants under one prompt; where a prompt has one speech (as in the demo) the group is all speeches of the
+# model. The value grows with the size of the group: compare models with as many speeches.
+
+# %%
+from parliabench_utils.metrics import self_bleu
+
+groups = {"prompt": "prompt_id", "context": "context_id", "model": "model"}[p.self_bleu_group]
+speeches["Self-BLEU"] = per_job(
+    speeches,
+    lambda job: self_bleu.self_bleu(
+        job["generated_speech"].tolist(), job[groups].tolist(), p.self_bleu_n, p.self_bleu_k or None, p.seed
+    ),
+)
+signatures["Self-BLEU"] = self_bleu.signature(p.self_bleu_group, p.self_bleu_n, p.self_bleu_k or None)
+by_job(speeches, ["Self-BLEU"])
+
+# %%
+extremes(speeches, "Self-BLEU")
+
+# %% [markdown]
+# The highest values go to set phrases that everybody uses, the lowest to a speech with words of its own, or to
+# nonsense.
+#
+# ## GRUEN: grammar, redundancy, focus
+#
+# A sum of three parts, cut at 0 and 1. *Grammar*: how likely each sentence is, and what a classifier of acceptable
+# sentences says. *Redundancy*: minus 0.1 for each sign that two sentences say the same. *Focus*: minus 0.1 for
+# neighbours that have nothing to do with each other. In the published code the last part never fires, and the second
+# grows with the square of a speech's length; ours takes a pair's average unless `gruen_parity` is set.
+
+# %%
+from parliabench_utils.metrics import gruen
+from parliabench_utils.metrics.acceptability import read_acceptability
+from parliabench_utils.metrics.grammar import CausalGrammar, MaskedGrammar, SentenceSimilarity
+from parliabench_utils.models.embeddings import SentenceEncoder
+
+if p.grammar == "causal":
+    classifier = read_acceptability(run.stage_folder("02_dataset") / "shared")
+    judge_of_grammar = CausalGrammar(reader, tokenizer, fingerprint, classifier)
+    print(f"the classifier tells real from damaged sentences of unseen speeches with an AUC of {classifier.auc:.2f}")
+else:
+    judge_of_grammar = MaskedGrammar(p.masked_model, p.acceptability_model)
+similarity = SentenceSimilarity(SentenceEncoder(p.sentence_encoder))
+signatures["GRUEN"] = gruen.signature(judge_of_grammar.signature, similarity.signature, p.gruen_parity)
+signatures["GRUEN"]
+
+# %% [markdown]
+# What the grammar part sees, on one sentence and three damaged forms of it (language-model loss, acceptability logit,
+# score):
+
+# %%
+import pandas as pd
+
+sentences = [
+    "I thank the hon. Member for his question.",
+    "I thank the the hon. Member for his question.",
+    "I thank hon. the Member his for question.",
+    "I thanks hon. Member for question of his the.",
+]
+loss, logit = judge_of_grammar(sentences)
+score = [gruen.grammar_score(*pair) for pair in zip(loss, logit, strict=True)]
+pd.DataFrame({"sentence": sentences, "loss": loss, "logit": logit, "grammar": score}).round(3)
+
+# %%
+parts = per_job(
+    speeches, lambda job: gruen.gruen(job["generated_speech"].tolist(), judge_of_grammar, similarity, p.gruen_parity)
+)
+speeches[gruen.COLUMNS] = parts
+by_job(speeches, gruen.COLUMNS)
+
+# %%
+extremes(speeches, "GRUEN")
+
+# %% [markdown]
+# Most of the spread comes from grammar; redundancy and focus are near 0 for ordinary speeches and speak up for broken
+# ones.
+#
+# ## BERTScore: what members said, piece by piece
+#
+# Each piece of a speech finds its most similar piece in a reference: precision; the other way round: recall; F1 joins
+# them. The references are real speeches of the same context, chosen by the prompt alone, the same for every model.
+
+# %%
+references = read_references(run.stage_folder("02_dataset"), speeches["prompt_id"].tolist())
+counts = pd.Series([len(texts) for texts in references]).value_counts().sort_index()
+print("speeches by number of references:", counts.to_dict())
+print("first reference of the first prompt:", references[0][0][:300] if references[0] else "none")
+
+# %%
+from parliabench_utils.metrics import bertscore
+from parliabench_utils.models.embeddings import TokenEncoder
+
+matcher = TokenEncoder(p.bertscore_encoder, p.bertscore_layer)
+texts = speeches["generated_speech"].tolist()
+scores = bertscore.bertscore(texts, references, matcher, idf=p.bertscore_idf, rescale=p.bertscore_rescale)
+for column, values in zip(["BERTScore P", "BERTScore R", "BERTScore F1"], scores, strict=True):
+    speeches[column] = values
+    signatures[column] = bertscore.signature(matcher, p.bertscore_idf, p.bertscore_rescale)
+by_job(speeches, ["BERTScore P", "BERTScore R", "BERTScore F1"])
+
+# %% [markdown]
+# What is a high value? Every two English texts share many pieces. The speeches against the references of *other*
+# prompts give the level from which to read the table above:
+
+# %%
+shifted = references[1:] + references[:1]
+floor = bertscore.bertscore(texts, shifted, matcher, idf=p.bertscore_idf)[2]
+own = bertscore.bertscore(texts, references, matcher, idf=p.bertscore_idf)[2]
+print(f"F1 against references of the next prompt: {pd.Series(floor).mean():.3f}; its own: {pd.Series(own).mean():.3f}")
+
+# %%
+extremes(speeches, "BERTScore F1")
+
+# %% [markdown]
+# ## MoverScore: how far the words have to travel
+#
+# The least total way that the pieces of a speech, weighted by their rarity, must go to become those of a reference; 1
+# / (1 + way), and the mean over the references. The way is an exact optimal transport.
+
+# %%
+from parliabench_utils.metrics import moverscore
+
+mover = TokenEncoder(p.moverscore_encoder, p.moverscore_layer)
+fixed = sorted({text for group in references for text in group}) if p.moverscore_idf == "references" else None
+settings = {"idf": p.moverscore_idf != "off", "over": p.moverscore_over}
+signatures["MoverScore"] = moverscore.signature(mover, **settings, fixed_idf=fixed is not None)
+speeches["MoverScore"] = per_job(
+    speeches,
+    lambda job: moverscore.moverscore(
+        job["generated_speech"].tolist(),
+        [references[i] for i in job.index],
+        mover,
+        **settings,
+        idf_texts=fixed,
+        n_threads=p.n_threads,
+    ),
+)
+extremes(speeches, "MoverScore")
+
+# %% [markdown]
+# ## What was cut
+#
+# A reader sees no more than its limit. `n_truncated` counts, for each speech, the metrics that saw only its beginning.
+
+# %%
+cut = pd.DataFrame(
+    {
+        "PPL": speeches["n_words"] > p.max_words,
+        "BERTScore": matcher.truncated(texts),
+        "MoverScore": mover.truncated(texts),
+    }
+)
+speeches["n_truncated"] = cut.sum(axis=1)
+speeches["n_tokens"] = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
+print("share of speeches cut:", cut.mean().round(3).to_dict())
+
+# %% [markdown]
+# ## All six together
+
+# %%
+from matplotlib import pyplot as plt
+
+shown = ["PPL", "Dist-2", "Self-BLEU", "GRUEN", "BERTScore F1", "MoverScore"]
+fig, axes = plt.subplots(2, 3, figsize=(10, 5), layout="constrained")
+for axis, column in zip(axes.flat, shown, strict=True):
+    values = {f"{m}\n{k}": g[column].dropna() for (m, k), g in speeches.groupby(["model", "type"], sort=False)}
+    axis.boxplot(list(values.values()), tick_labels=list(values))
+    axis.set_title(column, fontsize=9)
+    axis.tick_params(axis="x", labelsize=5)
+    axis.set_yscale("log" if column == "PPL" else "linear")
+plt.show()
+
+# %% [markdown]
+# Two metrics that rise and fall together say one thing twice; one that follows length says something about length.
+
+# %%
+from parliabench_utils.metrics.speeches import correlations
+
+together = correlations(speeches, [*shown, "n_words"])
+together.pivot(index="metric_a", columns="metric_b", values="spearman").round(2)
+
+# %% [markdown]
+# ## What we learned
+#
+# Each number has its price: perplexity likes repetition, distinct-n and Self-BLEU punish the phrases that make a
+# speech parliamentary, GRUEN trusts two small models, and the two embedding scores move within a narrow band above
+# what unrelated speeches get. The members' own row is the yardstick. Written: one table a model and type with a
+# signature for each metric; speeches without a value are NaN and counted in the manifest. Next: notebook 06 asks
+# whether a speech sounds like its party, 07 asks a judge.
+
+# %%
+from parliabench_utils.metrics.speeches import write_scores
+from parliabench_utils.run.artefacts import write_csv
+
+columns = [
+    *(f"Dist-{n}" for n in (1, 2, 3, 4)),
+    "Self-BLEU",
+    "GRUEN",
+    "GRUEN_grammar",
+    "GRUEN_redundancy",
+    "GRUEN_focus",
+]
+columns = ["PPL", *columns, "BERTScore P", "BERTScore R", "BERTScore F1", "MoverScore", "n_tokens", "n_truncated"]
+write_scores(run, speeches, columns, signatures)
+if run.writes_summary:
+    write_csv(run.stage_folder() / "summary/correlations.csv", together)
+run.note("signatures", signatures)
+run.note("undefined", speeches[columns].isna().sum().loc[lambda n: n > 0].to_dict())
+run.note("truncated", {column: int(count) for column, count in cut.sum().items()})
+run.note("failed_in_04", speeches.attrs["failed"])
+run.finish()

@@ -1,0 +1,98 @@
+"""The speeches that notebooks 05 and 06 score, and the files that they write about them.
+
+speeches = read_speeches(run)                                       # a row a valid speech, with its prompt's fields
+speeches["Dist-2"] = per_job(speeches, lambda job: distinct_n(job["generated_speech"].tolist()))
+write_scores(run, speeches, ["Dist-2"], {"Dist-2": signature(2)})
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from parliabench_utils.models.selection import read_generated
+from parliabench_utils.run.artefacts import read_jsonl, write_json, write_parquet
+
+JOB = ["model", "type"]
+KEYS = ["prompt_id", "variant"]
+PROMPT_FIELDS = (
+    "speech_id", "speaker_id", "sitting_id", "context_id", "Party", "Political Orientation", "Section", "House", "Topic"
+)  # fmt: skip
+
+
+def read_speeches(run: Any) -> pd.DataFrame:
+    """Every speech of this call's jobs that passed 04's checks, sorted by job and prompt, with the fields of its
+    prompt.
+
+    Adds `failed` to `attrs`: how many prompts of each job have no speech.
+    """
+    rows = read_generated(run.folder, run.model_types)
+    prompts = pd.DataFrame(read_jsonl(run.folder / "02_dataset/prompts.jsonl"))
+    prompts = prompts.reindex(columns=["prompt_id", *PROMPT_FIELDS])
+    spoken = rows[rows["generated_speech"].notna()].merge(prompts, on="prompt_id", how="left", validate="many_to_one")
+    order = {job: i for i, job in enumerate(run.model_types)}
+    jobs = [order[job] for job in zip(spoken["model"], spoken["type"], strict=True)]
+    spoken = spoken.assign(_job=jobs).sort_values(["_job", *KEYS], ignore_index=True).drop(columns="_job")
+    silent = rows[rows["generated_speech"].isna()].groupby(JOB).size()
+    spoken.attrs["failed"] = {"/".join(job): int(n) for job, n in silent.items()}
+    return spoken
+
+
+def read_references(folder: Path, prompt_ids: Sequence[str]) -> list[list[str]]:
+    """The texts of each prompt's references, best first: ids of `references.jsonl`, words of `train.jsonl`.
+
+    A prompt without references gets an empty list, which BERTScore and MoverScore answer with NaN.
+    """
+    texts = {row["speech_id"]: row["Speech"] for row in read_jsonl(folder / "train.jsonl")}
+    chosen: dict[str, list[tuple[int, str]]] = {}
+    for row in read_jsonl(folder / "references.jsonl"):
+        chosen.setdefault(row["prompt_id"], []).append((row["rank"], texts[row["speech_id"]]))
+    return [[text for _, text in sorted(chosen.get(prompt_id, []))] for prompt_id in prompt_ids]
+
+
+def per_job(speeches: pd.DataFrame, score: Callable[[pd.DataFrame], Any]) -> Any:
+    """`score(job)` for each model and type apart, put together again: a value then never depends on who else is scored.
+
+    `score` returns an array (n,), or a DataFrame of n rows, for the job's n speeches.
+    """
+    parts = []
+    for _, job in speeches.groupby(JOB, sort=False):
+        values = score(job)
+        parts.append(values.set_axis(job.index) if isinstance(values, pd.DataFrame) else pd.Series(values, job.index))
+    return pd.concat(parts).loc[speeches.index]
+
+
+def write_scores(run: Any, speeches: pd.DataFrame, columns: Sequence[str], signatures: Mapping[str, str]) -> None:
+    """`<model>/<type>.parquet` at 6 decimals and `<type>.signatures.json` for each job, an empty one where all failed."""
+    for model, kind in run.model_types:
+        rows = speeches[(speeches["model"] == model) & (speeches["type"] == kind)]
+        folder = run.stage_folder() / model
+        write_parquet(folder / f"{kind}.parquet", rows[[*KEYS, *columns]].round(6).reset_index(drop=True))
+        write_json(folder / f"{kind}.signatures.json", dict(signatures))
+
+
+def correlations(speeches: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Spearman's rho of every two columns over all speeches: `metric_a, metric_b, spearman, n`."""
+    rows = []
+    for i, first in enumerate(columns):
+        for second in columns[i + 1 :]:
+            pair = speeches[[first, second]].dropna()
+            rho = pair[first].rank().corr(pair[second].rank()) if len(pair) > 2 else np.nan
+            rows.append({"metric_a": first, "metric_b": second, "spearman": rho, "n": len(pair)})
+    return pd.DataFrame(rows).round({"spearman": 6})
+
+
+def extremes(speeches: pd.DataFrame, column: str, n_words: int = 60) -> pd.DataFrame:
+    """The speech with the lowest and the one with the highest value, and how they begin."""
+    known = speeches.dropna(subset=column).sort_values([column, *KEYS])
+    shown = known.iloc[[0, -1]][["model", "type", "Party", column, "generated_speech"]].copy()
+    shown["generated_speech"] = shown["generated_speech"].str.split().str[:n_words].str.join(" ")
+    return shown.rename(columns={"generated_speech": "begins"}).set_axis(["lowest", "highest"])
+
+
+def by_job(speeches: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Mean of each column for each model and type, and the number of speeches, jobs in their order."""
+    groups = speeches.groupby(JOB, sort=False)
+    return groups[list(columns)].mean().assign(n=groups.size()).round(3)
