@@ -31,19 +31,10 @@ ORIENTATIONS = (*ORIENTATION_SCALE, UNKNOWN_ORIENTATION)  # left to right
 
 def pipeline_edges(profile: str) -> pd.DataFrame:
     """Which stage waits for which, from the workflow's jobs: columns source, target, and `direct` (no longer way round)."""
-    work = jobs(profile)
-    found = set()
-    for job in work:
-        for other in work:
-            if other.stage != job.stage and any(_feeds(out, given) for out in other.outputs for given in job.inputs):
-                found.add((other.stage, job.stage))
+    found = {(other.stage, job.stage) for job in jobs(profile) for other in job.after if other.stage != job.stage}
     edges = pd.DataFrame(sorted(found), columns=["source", "target"])
     edges["direct"] = [not _way_round(found, a, b) for a, b in zip(edges["source"], edges["target"], strict=True)]
     return edges
-
-
-def _feeds(output: Path, given: Path) -> bool:
-    return output == given or output.is_relative_to(given) or given.is_relative_to(output)
 
 
 def _way_round(edges: set[tuple[str, str]], source: str, target: str) -> bool:

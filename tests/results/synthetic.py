@@ -45,6 +45,8 @@ def write_run(folder: Path, n_prompts: int = 18, seed: int = 7, hostile: str = "
     )
     write_csv(folder / "07_judge/summary/trust.csv", pd.DataFrame({"dimension": ["J_Coh"], "alpha": [0.1]}))
     write_parquet(folder / "01_ingest/speeches.parquet", pd.DataFrame({"speech_id": ["s000"], "text": ["My Lords."]}))
+    for model in MODELS:
+        write_jsonl(folder / "03_finetune" / model / "train_log.jsonl", [{"step": 1, "loss": 3.0}])
     _manifests(folder)
     return folder
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from parliabench_utils.results import figure_style, tables
 from parliabench_utils.results import figures as f
 from parliabench_utils.results import statistics as s
-from parliabench_utils.results import tables
 from parliabench_utils.results.paper import published
 from parliabench_utils.results.report import model_names
 from parliabench_utils.results.scores import join_scores, kept_prompts
@@ -21,6 +21,12 @@ NAMES = model_names(MODELS)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(autouse=True)
+def coarse(monkeypatch):
+    """Few pixels: what is tested here does not need them."""
+    monkeypatch.setattr(figure_style, "DPI", 50)
 
 
 def drawings(folder, kept=None) -> list[f.Drawing]:
