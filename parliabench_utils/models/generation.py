@@ -17,6 +17,7 @@ from typing import Any
 from parliabench_utils.models.loading import LoadedModel
 from parliabench_utils.models.prompting import encode, render_prompt, stop_ids
 from parliabench_utils.models.sampling import Sampling, decode_batch
+from parliabench_utils.models.server import ServerModel
 from parliabench_utils.models.validation import ValidationSettings, similarity_to_prompt, validate_speech
 from parliabench_utils.run.artefacts import ResumableJsonl
 from parliabench_utils.run.progress import progress
@@ -107,24 +108,23 @@ def even_batches(drafts: list[Draft], batch_size: int) -> list[list[Draft]]:
     return [drafts[a:b] for a, b in pairwise(edges)]
 
 
+def answer(loaded: LoadedModel, prompts: list[list[int]], seeds: list[int], settings: GenerationSettings):
+    """Text and finish reason of each prompt, in process or from a server. Leaked special tokens stay visible in the text."""
+    if isinstance(loaded.model, ServerModel):
+        replies = loaded.model.complete(prompts, seeds, settings.sampling, settings.max_new_tokens, loaded.spec.stop)
+        return [(text.strip(), reason) for text, reason in replies]
+    stops, pad = stop_ids(loaded.spec, loaded.tokenizer), loaded.tokenizer.pad_token_id
+    rows = decode_batch(loaded.model, prompts, seeds, settings.sampling, settings.max_new_tokens, stops, pad)
+    return [(loaded.tokenizer.decode(ids, skip_special_tokens=False).strip(), reason) for ids, reason in rows]
+
+
 def _attempt(loaded: LoadedModel, drafts: list[Draft], number: int, settings: GenerationSettings, seed: int):
     """Draw one speech for each draft. The seed names prompt, variant and attempt, not the model: all start alike."""
     seeds = [row_seed(seed, *draft.key, number) for draft in drafts]
     began = time.perf_counter()
-    results = decode_batch(
-        loaded.model,
-        [draft.ids for draft in drafts],
-        seeds,
-        settings.sampling,
-        settings.max_new_tokens,
-        stop_ids(loaded.spec, loaded.tokenizer),
-        loaded.tokenizer.pad_token_id,
-    )
+    answers = answer(loaded, [draft.ids for draft in drafts], seeds, settings)
     seconds = (time.perf_counter() - began) / len(drafts)
-    for draft, row_seed_, (ids, reason) in zip(drafts, seeds, results, strict=True):
-        text = loaded.tokenizer.decode(
-            ids, skip_special_tokens=False
-        ).strip()  # a leaked special token must stay visible
+    for draft, row_seed_, (text, reason) in zip(drafts, seeds, answers, strict=True):
         cut = settings.trim_to_sentence and reason == "length"
         draft.speech, draft.trimmed = trim_to_sentence(text) if cut else (text, False)
         draft.seed, draft.finish_reason, draft.attempts = row_seed_, reason, number

@@ -95,7 +95,9 @@ def weights_location(spec: ModelSpec) -> dict[str, str]:
         return {"pretrained_model_name_or_path": str(project_root() / spec.path)}
     if spec.source == "hub":
         return {"pretrained_model_name_or_path": spec.id} | ({"revision": spec.revision} if spec.revision else {})
-    raise ValueError(f"model {spec.name!r} runs on a server ({spec.server_url}); it has no weights to load here")
+    raise ValueError(
+        f"model {spec.name!r} runs on a server ({spec.server_url}); it can neither be trained nor score here"
+    )
 
 
 def load_tokenizer(name_or_spec: str | ModelSpec):
@@ -103,7 +105,9 @@ def load_tokenizer(name_or_spec: str | ModelSpec):
     from transformers import AutoTokenizer
 
     spec = as_spec(name_or_spec)
-    tokenizer = AutoTokenizer.from_pretrained(**weights_location(spec), padding_side="left", trust_remote_code=False)
+    # A served model's tokenizer comes from the hub or from `path`: its prompts are rendered here all the same.
+    local = spec if spec.source != "server" else spec.model_copy(update={"source": "path" if spec.path else "hub"})
+    tokenizer = AutoTokenizer.from_pretrained(**weights_location(local), padding_side="left", trust_remote_code=False)
     if spec.chat_template is not None:
         tokenizer.chat_template = spec.chat_template
     if tokenizer.chat_template is None:
@@ -188,6 +192,19 @@ def _with_precision(spec: ModelSpec, wanted: Precision):
     return model, f"nf4 dequantised to {wanted}"
 
 
+def _served(spec: ModelSpec, adapter: Path | str | None, purpose: Purpose) -> LoadedModel:
+    """A model on a server: the base under its id, a tuned one as `<name>-fine-tuned`, its adapter checked here."""
+    from parliabench_utils.models.server import ServerModel
+
+    if purpose != "generate" or not spec.server_url:
+        weights_location(spec)  # raises: only generation can be asked of a server
+    if adapter is not None:
+        check_adapter(Path(adapter), spec)
+    model = ServerModel(spec.server_url.rstrip("/"), f"{spec.name}-fine-tuned" if adapter else spec.id)
+    model.check()
+    return LoadedModel(model, load_tokenizer(spec), spec, f"{model.name} on a server", "server")
+
+
 def load_model(
     name_or_spec: str | ModelSpec,
     adapter: Path | str | None = None,
@@ -201,6 +218,8 @@ def load_model(
     from peft import PeftModel
 
     spec = as_spec(name_or_spec)
+    if spec.source == "server":
+        return _served(spec, adapter, purpose)
     wanted = precision or running_precision(spec, purpose)
     if wanted == "nf4" and spec.precision != "nf4":
         raise ValueError(f"model {spec.name!r} is {spec.precision}; write another params/models file to run it in nf4")
