@@ -7,6 +7,7 @@ can be read. Same data give the same bytes: no dates and no version in the files
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -103,8 +104,6 @@ def model_style(models: Sequence[str]) -> dict[str, dict[str, str]]:
 
 def footnote(figure: "Figure", text: str) -> None:
     """A small grey line under the panels; long text is wrapped to the figure's width."""
-    from textwrap import fill
-
     figure.supxlabel(
         fill(text, int(18 * figure.get_figure(root=True).get_figwidth())), fontsize=6.5, color=GREY, x=0.01, ha="left"
     )
@@ -116,8 +115,12 @@ def heatmap(
     decimals: int = 3,
     limits: tuple[float, float] | None = None,
     colours: str = HEAT,
+    narrow: int = 4,
 ) -> None:
-    """Cells with their numbers, dark text on light cells; an undefined cell stays white with a dash."""
+    """Cells with their numbers, dark text on light cells; an undefined cell stays white with a dash.
+
+    Column names are set on short lines where there are more than `narrow` columns.
+    """
     import matplotlib as mpl
     import numpy as np
 
@@ -130,7 +133,9 @@ def heatmap(
         text = "—" if np.isnan(value) else f"{value:.{decimals}f}"
         light = np.isnan(value) or _luminance(palette(scale(value))) > 0.3
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color=INK if light else "white")
-    axes.set_xticks(range(len(values.columns)), [_two_lines(str(c)) for c in values.columns])
+    axes.set_xticks(
+        range(len(values.columns)), [fill(str(c), 9 if len(values.columns) > narrow else 13) for c in values.columns]
+    )
     axes.set_yticks(range(len(values.index)), values.index)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
@@ -144,12 +149,6 @@ def _luminance(colour: Sequence[float]) -> float:
     """Relative luminance (WCAG) of an RGB colour, 0 black to 1 white."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _two_lines(text: str, width: int = 13) -> str:
-    from textwrap import fill
-
-    return fill(text, width)
 
 
 def with_n(labels: Sequence[str], counts: Mapping[str, int]) -> list[str]:

@@ -79,7 +79,7 @@ def s2(comparison: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tu
         axes = figure.add_subplot()
         for position, model in enumerate(models):
             part = data[data["model"] == model].set_index("metric").reindex(order)
-            y = np.arange(len(order)) + (position - (len(models) - 1) / 2) * 0.2
+            y = np.arange(len(order)) + (position - (len(models) - 1) / 2) * min(0.2, 0.7 / len(models))
             fill = [style[model]["color"] if known else "white" for known in part["significant"]]
             axes.scatter(
                 part["gain_d"],
@@ -94,7 +94,7 @@ def s2(comparison: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tu
             axes.plot([], [], ls="none", ms=5, label=names[model], **style[model])
         axes.axvline(0, color=INK, lw=0.8)
         axes.set_yticks(range(len(order)), order)
-        axes.set(xlabel="Cohen's d, direction-aware (right: fine-tuned is better)", ylim=(len(order) - 0.5, -0.5))
+        axes.set(xlabel="Cohen's d, direction-aware (right: fine-tuned is better)", ylim=(len(order) - 0.4, -0.6))
         axes.grid(axis="both")
         figure.legend(loc="outside upper left", ncols=min(len(models), 4), fontsize=7.5)
         pairs = int(data["n_pairs"].max()) if len(data) else 0

@@ -66,7 +66,7 @@ def fig3(changes: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tup
         axes = figure.add_subplot()
         for position, model in enumerate(models):
             part = changes[changes["model"] == model].set_index("category").reindex(CATEGORIES)
-            y = np.arange(len(CATEGORIES)) + (position - (len(models) - 1) / 2) * 0.22
+            y = np.arange(len(CATEGORIES)) + (position - (len(models) - 1) / 2) * min(0.22, 0.7 / len(models))
             spread = [part["change"] - part["low"], part["high"] - part["change"]]
             axes.errorbar(
                 part["change"],
@@ -171,6 +171,8 @@ def fig8(scores: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tupl
             heatmap(axes, wide.reindex(order).set_axis(with_n(order, counts), axis=0))
             axes.xaxis.tick_top()
             axes.set_title(metric, pad=10)
+            if len(wide.columns) > 3:
+                axes.set_xticks(range(len(wide.columns)), wide.columns, rotation=45, ha="left", rotation_mode="anchor")
         footnote(figure, f"n: speeches a model. PSA is not defined for an unknown orientation. {note}")
     alt = "Two heat maps, Party Align and PSA, with orientations from left to right in rows and models in columns."
     return Drawing("fig8", "Scores by political orientation", alt, figure, data, inputs, note)

@@ -72,7 +72,8 @@ def test_no_label_is_cut_with_all_parties_topics_and_models():
     long = published(11).melt(
         id_vars="topic", value_vars=list(published(12)["model"]), var_name="display", value_name="mean"
     )
-    data = long.rename(columns={"topic": "Topic"}).assign(type="fine-tuned", n=131)
+    human = long.drop_duplicates("topic").assign(display="Human speeches", type="human")
+    data = pd.concat([long.assign(type="fine-tuned"), human]).rename(columns={"topic": "Topic"}).assign(n=131)
     drawing = f.alignment_heatmap("fig6", "Topics", data, "Topic", "", ())
     FigureCanvasAgg(drawing.figure).draw()
     width, height = drawing.figure.bbox.size
