@@ -74,16 +74,16 @@ dropped["rule"].value_counts().to_frame("utterances")
 # ## Topics
 #
 # The corpus names a CAP topic (from release 5.0 on); the benchmark speaks of the 21 EuroVoc domains. Table 4 maps 13 CAP categories
-# directly. For the rest, and for a corpus without topics, a speech gets the domain whose written description is nearest to it by
-# sentence embedding. The paper uses a trained EuroVoc classifier there; ours needs no training data, and its cosine is in every row.
+# directly. For the rest, and for a corpus without topics, a speech gets the domain whose written description is nearest to the speech
+# and its debate's heading by sentence embedding. The paper uses a trained EuroVoc classifier there; ours needs no training data,
+# and its cosine is in every row.
 
 # %%
 from parliabench_utils.corpus.topics import assign_topics
 from parliabench_utils.models.embeddings import SentenceEncoder
 
 sentences = SentenceEncoder(p.encoder)
-topics = assign_topics(kept["cap_topic"], kept["text"], sentences, classify_all=p.classify_all)
-kept = kept.assign(topic=topics["topic"], topic_method=topics["method"], topic_score=topics["score"])
+kept = assign_topics(kept, sentences, classify_all=p.classify_all)
 kept.groupby("topic_method").agg(
     speeches=("topic", "size"), domains=("topic", "nunique"), mean_score=("topic_score", "mean")
 )
@@ -104,7 +104,7 @@ topic_table(kept)
 from parliabench_utils.corpus.topics import classify_topics
 
 direct = kept[kept["topic_method"] == "direct"]
-guessed = classify_topics(direct["text"].tolist(), sentences)["topic"].to_numpy()
+guessed = classify_topics(direct["text"].tolist(), sentences, direct["section"].tolist())["topic"].to_numpy()
 agreement = (guessed == direct["topic"]).mean() if len(direct) else float("nan")
 print(f"the classifier agrees with {agreement:.0%} of {len(direct):,} direct mappings (guessing: {1 / 21:.0%})")
 
@@ -124,7 +124,7 @@ party_table(kept)
 # %%
 from parliabench_utils.corpus.overview import draw_dataset
 
-draw_dataset(kept)
+figure = draw_dataset(kept)
 # %% [markdown]
 # (a) Many short speeches, few long ones, as in the paper. (b) to (d) show what this corpus talks about, from where on the scale, and
 # when. Notebook 09 draws the final figure.

@@ -47,7 +47,8 @@ def write_card(folder: Path, kept: "pd.DataFrame", facts: dict[str, Any], parame
         "## Made with\n" + _table(("parameter", "value"), parameters.items()),
         "## Files\n" + _table(("file", "sha256"), ((name, _sha256(folder / name)) for name in DATA_FILES)),
         "`Topic` is a EuroVoc domain: mapped from the corpus's CAP topic where Table 4 maps it (`topic_method` direct), else the "
-        "nearest of 21 written descriptions by sentence embedding, with its cosine in `topic_score` and no threshold. "
+        "domain whose written description is nearest to speech and heading by sentence embedding (cosine in `topic_score`, no "
+        "threshold). "
         "`Prompts` are the questions that a speech answers.\n",
     ]
     write_text(folder / "README.md", "\n".join(parts))

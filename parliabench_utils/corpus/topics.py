@@ -90,38 +90,42 @@ DOMAIN_DESCRIPTIONS = {
 EUROVOC_DOMAINS = tuple(DOMAIN_DESCRIPTIONS)
 
 
-def classify_topics(texts: Sequence[str], encoder) -> "pd.DataFrame":
-    """Return the nearest EuroVoc domain of each text: columns `topic`, `score` (cosine in [-1, 1]), one row a text.
+def classify_topics(texts: Sequence[str], encoder, sections: Sequence[str] | None = None) -> "pd.DataFrame":
+    """Return the nearest EuroVoc domain of each text: columns `topic`, `score`, one row a text.
 
     Zero-shot: a text and the 21 written descriptions above are embedded by `encoder` (a `SentenceEncoder`), and the description
-    with the highest cosine wins, whatever its value: there is no threshold, the score is recorded. A text without an embedding
-    (NaN) gets topic None and score NaN.
+    with the highest cosine wins, whatever its value: there is no threshold, `score` in [-1, 1] is recorded. With `sections`
+    (headings of the texts' debates) the score is the mean of the two cosines: a speech often takes its heading for granted.
+    A text without an embedding (NaN) gets topic None and score NaN.
     """
     import numpy as np
     import pandas as pd
 
     if not len(texts):
         return pd.DataFrame({"topic": pd.Series(dtype=str), "score": pd.Series(dtype=float)})
-    cosines = np.asarray(encoder.encode(list(texts))) @ np.asarray(encoder.encode(list(DOMAIN_DESCRIPTIONS.values()))).T
+    domains = np.asarray(encoder.encode(list(DOMAIN_DESCRIPTIONS.values())))
+    cosines = np.asarray(encoder.encode(list(texts))) @ domains.T
+    if sections is not None:
+        headings = np.nan_to_num(np.asarray(encoder.encode(list(sections))) @ domains.T)
+        cosines = (cosines + headings) / 2
     missing = np.isnan(cosines).any(axis=1)
-    best = np.where(missing, 0, np.nan_to_num(cosines).argmax(axis=1))
+    best = np.nan_to_num(cosines, nan=-1.0).argmax(axis=1)
     topics = [None if gone else EUROVOC_DOMAINS[index] for gone, index in zip(missing, best, strict=True)]
     scores = np.where(missing, np.nan, np.take_along_axis(cosines, best[:, None], axis=1)[:, 0])
     return pd.DataFrame({"topic": topics, "score": scores.round(6)})
 
 
-def assign_topics(cap_topics: Sequence[str | None], texts: Sequence[str], encoder, classify_all: bool = False):
-    """Return a DataFrame of `topic`, `method` (`direct` or `embedding`) and `score` (1 for a direct mapping), one row a text.
+def assign_topics(speeches: "pd.DataFrame", encoder, classify_all: bool = False) -> "pd.DataFrame":
+    """Return `speeches` (columns `cap_topic`, `text`, `section`) with `topic`, `topic_method` and `topic_score`.
 
-    `classify_all` sends every text through the classifier, direct mapping or not.
+    Method `direct` is a mapping of Table 4 (score 1), `embedding` the classifier's. `classify_all` sends every speech through the
+    classifier, direct mapping or not.
     """
-    import pandas as pd
-
-    mapped = [None if classify_all else CAP_TO_EUROVOC.get(name) for name in cap_topics]
-    frame = pd.DataFrame({"topic": mapped, "method": "direct", "score": 1.0}).astype({"topic": object})
-    open_rows = frame.index[frame["topic"].isna()]
-    found = classify_topics([texts[i] for i in open_rows], encoder)
-    frame.loc[open_rows, "topic"] = found["topic"].to_numpy()
-    frame.loc[open_rows, "score"] = found["score"].to_numpy()
-    frame.loc[open_rows, "method"] = "embedding"
-    return frame
+    direct = speeches["cap_topic"].map(lambda name: None if classify_all else CAP_TO_EUROVOC.get(name))
+    is_open = direct.isna().to_numpy()
+    rest = speeches[is_open]
+    found = classify_topics(rest["text"].tolist(), encoder, rest["section"].fillna("").tolist())
+    topic, score = direct.to_numpy(object), (~is_open).astype(float)
+    topic[is_open], score[is_open] = found["topic"].to_numpy(), found["score"].to_numpy()
+    method = ["embedding" if classified else "direct" for classified in is_open]
+    return speeches.assign(topic=topic, topic_method=method, topic_score=score)

@@ -127,13 +127,14 @@ def test_names_are_the_papers():
 
 
 def test_topics_are_mapped_or_classified():
-    encoder = LetterEncoder()
-    texts = ["zzz", topics.DOMAIN_DESCRIPTIONS["Transport"], "x"]
-    frame = topics.assign_topics(["Energy", "Health", None], texts, encoder)
-    assert frame["topic"].tolist()[:2] == ["Energy", "Transport"]
-    assert frame["method"].tolist() == ["direct", "embedding", "embedding"] and frame["score"].iat[0] == 1
-    assert topics.assign_topics(["Energy"], texts[1:2], encoder, classify_all=True)["topic"].tolist() == ["Transport"]
-    assert topics.assign_topics([], [], encoder).empty
+    transport = topics.DOMAIN_DESCRIPTIONS["Transport"]
+    rows = [("Energy", "zzz", "z"), ("Health", transport, transport), (None, "x", None)]
+    frame = pd.DataFrame(rows, columns=["cap_topic", "text", "section"])
+    found = topics.assign_topics(frame, LetterEncoder())
+    assert found["topic"].tolist()[:2] == ["Energy", "Transport"]
+    assert found["topic_method"].tolist() == ["direct", "embedding", "embedding"] and found["topic_score"].iat[0] == 1
+    assert (topics.assign_topics(frame, LetterEncoder(), classify_all=True)["topic_method"] == "embedding").all()
+    assert topics.assign_topics(frame[:0], LetterEncoder()).empty
 
 
 def drawn(seed=42, **rules):
