@@ -73,6 +73,7 @@ def _content(folder: Path, profile: str, models: Sequence[str], judge: str, n_sa
         "samples": parts.samples(scores, names, n_samples),
         "dropped": parts.dropped_rows(folder) + parts.missing_scores(scores, kept, compared),
         "failures": parts.failures(folder),
+        "checks": parts.checks(folder),
         "differences": parts.differences(folder, profile),
         "signatures": parts.signatures(folder, models[0]),
         "provenance": parts.provenance_rows(folder),

@@ -84,6 +84,21 @@ def failures(folder: Path) -> pd.DataFrame:
     return pd.read_csv(folder / "04_generate/summary/failures.csv", dtype=str).fillna("")
 
 
+def checks(folder: Path) -> list[tuple[str, pd.DataFrame]]:
+    """What earlier stages found out about their own metrics: title and printed table of each summary."""
+    files = {
+        "What Party Align and PSA see in human speeches (06)": "06_political_alignment/summary/validation.csv",
+        "How far the judge can be trusted (07)": "07_judge/summary/trust.csv",
+        "What the judge could not rate (07)": "07_judge/summary/failures.csv",
+    }
+    return [(title, _printed(pd.read_csv(folder / name))) for title, name in files.items()]
+
+
+def _printed(frame: pd.DataFrame) -> pd.DataFrame:
+    floats = {name: frame[name].map(number) for name in frame.select_dtypes("floating")}
+    return frame.assign(**floats).fillna("—").astype(str)
+
+
 def missing_scores(scores: pd.DataFrame, kept: Sequence[str], compared: int) -> list[dict[str, str]]:
     """From speeches to the prompts that the tables compare."""
     asked = scores["prompt_id"].nunique()

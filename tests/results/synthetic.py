@@ -45,6 +45,9 @@ def write_run(folder: Path, n_prompts: int = 18, seed: int = 7, hostile: str = "
     )
     write_csv(folder / "07_judge/summary/trust.csv", pd.DataFrame({"dimension": ["J_Coh"], "alpha": [0.1]}))
     write_parquet(folder / "01_ingest/speeches.parquet", pd.DataFrame({"speech_id": ["s000"], "text": ["My Lords."]}))
+    write_csv(folder / "07_judge/summary/failures.csv", pd.DataFrame({"model": MODELS, "missing": [0, 1]}))
+    validation = pd.DataFrame({"check": ["party"], "split": ["random"], "statistic": ["F"], "value": [2.5]})
+    write_csv(folder / "06_political_alignment/summary/validation.csv", validation)
     for model in MODELS:
         write_jsonl(folder / "03_finetune" / model / "train_log.jsonl", [{"step": 1, "loss": 3.0}])
     _manifests(folder)
