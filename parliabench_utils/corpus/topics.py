@@ -125,7 +125,7 @@ def assign_topics(speeches: "pd.DataFrame", encoder, classify_all: bool = False)
     is_open = direct.isna().to_numpy()
     rest = speeches[is_open]
     found = classify_topics(rest["text"].tolist(), encoder, rest["section"].fillna("").tolist())
-    topic, score = direct.to_numpy(object), (~is_open).astype(float)
+    topic, score = direct.to_numpy(object, copy=True), (~is_open).astype(float)
     topic[is_open], score[is_open] = found["topic"].to_numpy(), found["score"].to_numpy()
     method = ["embedding" if classified else "direct" for classified in is_open]
     return speeches.assign(topic=topic, topic_method=method, topic_score=score)
