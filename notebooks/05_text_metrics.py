@@ -77,6 +77,9 @@ speeches = read_speeches(run)
 print("speeches missing because no attempt passed the checks:", speeches.attrs["failed"] or "none")
 speeches.groupby(["model", "type"], sort=False)["n_words"].describe().round(0).astype(int)
 
+# %% [markdown]
+# One of them, whole:
+
 # %%
 example = speeches.iloc[0]
 print(f"{example.Party}, {example.House}, {example.Section} ({example.model}, {example.type})\n")
@@ -126,6 +129,9 @@ for n in (1, 2, 3, 4):
     signatures[f"Dist-{n}"] = distinct.signature(n, p.distinct_per)
 by_job(speeches, ["Dist-1", "Dist-2", "Dist-3", "Dist-4"])
 
+# %% [markdown]
+# And the two ends of the scale:
+
 # %%
 extremes(speeches, "Dist-2")
 
@@ -151,6 +157,9 @@ speeches["Self-BLEU"] = per_job(
 )
 signatures["Self-BLEU"] = self_bleu.signature(p.self_bleu_group, p.self_bleu_n, p.self_bleu_k or None)
 by_job(speeches, ["Self-BLEU"])
+
+# %% [markdown]
+# The speech that owes least to the others, and the one that owes most:
 
 # %%
 extremes(speeches, "Self-BLEU")
@@ -205,6 +214,9 @@ parts = per_job(
 )
 speeches[gruen.COLUMNS] = parts
 by_job(speeches, gruen.COLUMNS)
+
+# %% [markdown]
+# The worst and the best by this measure; often the worst has a sentence that is none.
 
 # %%
 extremes(speeches, "GRUEN")

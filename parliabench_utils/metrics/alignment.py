@@ -17,19 +17,19 @@ from parliabench_utils.metrics.centroid_store import CentroidStore, debate_id, r
 from parliabench_utils.models.encoders import unit_rows
 
 __all__ = [
-    "CentroidStore", "centroids", "cosines", "debate_id", "derange", "nearest", "party_alignment", "party_margin",
-    "political_spectrum_alignment", "psa_parts", "read_centroids", "signature", "swap", "write_centroids",
+    "COLUMNS", "CentroidStore", "align", "centroids", "cosines", "debate_id", "derange", "nearest", "party_alignment",
+    "party_margin", "political_spectrum_alignment", "psa_parts", "read_centroids", "signature", "swap",
+    "write_centroids",
 ]  # fmt: skip
 
 WIDEST = 12.0  # Far-left (-6) to Far-right (+6), the divisor of Eq. 2
 Centroids = Mapping[str, np.ndarray]
 
 
-def signature(encoder: str, long_text: str = "", leave_out: str = "none", metric: str = "Party Align") -> str:
-    """What fixes a value: encoder, where the centroids come from, who is left out of them."""
-    equation = "eq:1-2|distance:12" if metric == "PSA" else "eq:3"
-    parts = [metric, equation, "centroids:train-mean-unit", f"left-out:{leave_out}", long_text, encoder]
-    return "|".join(part for part in parts if part)
+def signature(encoder: str, left_out: str = "none", metric: str = "Party Align") -> str:
+    """What fixes a value of PSA or Party Align: equation, where centroids come from, who is left out, encoder."""
+    equation = "eq:1-2,distance:12" if metric == "PSA" else "eq:3"
+    return f"{metric}|{equation}|centroids:training-mean|left-out:{left_out}|{encoder}|v1"
 
 
 def centroids(embeddings: np.ndarray, labels: Sequence[str | None]) -> dict[str, np.ndarray]:
@@ -134,3 +134,36 @@ def _positions(orientations: Sequence[str | None]) -> np.ndarray:
     from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
 
     return np.array([float(ORIENTATION_SCALE.get(label, np.nan)) for label in orientations])
+
+
+COLUMNS = ["similarity", "nearest_orientation", "distance", "PSA"]
+COLUMNS += ["Party Align", "margin", "nearest_party", "Party Align deranged"]
+
+
+def align(speeches: pd.DataFrame, vectors: np.ndarray, store: CentroidStore, leave_out: bool = False) -> pd.DataFrame:
+    """All columns of notebook 06 for speeches with `Party`, `Political Orientation`, `sitting_id`, `Section`,
+    `speaker_id`.
+
+    With `leave_out` each speech is scored against centroids without its own debate and speaker (human speeches).
+    """
+    if not leave_out:
+        return _align(speeches, vectors, store.centroids("Party"), store.centroids("Political Orientation"))
+    rows = []
+    for i, row in enumerate(speeches.itertuples()):
+        without = {"without_debate": debate_id(row.sitting_id, row.Section), "without_speaker": row.speaker_id}
+        both = (store.centroids(label, **without) for label in ("Party", "Political Orientation"))
+        rows.append(_align(speeches.iloc[[i]], vectors[[i]], *both, strict=False))
+    return pd.concat(rows) if rows else pd.DataFrame(columns=COLUMNS)
+
+
+def _align(
+    speeches: pd.DataFrame, vectors: np.ndarray, parties: Centroids, orientations: Centroids, strict: bool = True
+) -> pd.DataFrame:
+    """`strict=False` gives NaN, not an error, to a party of which leaving out has left nothing."""
+    expected = speeches["Party"].where(strict | speeches["Party"].isin(list(parties)), None).tolist()
+    table = psa_parts(vectors, speeches["Political Orientation"].tolist(), orientations)
+    table["Party Align"] = party_alignment(vectors, expected, parties)
+    table["margin"] = party_margin(vectors, expected, parties)
+    table["nearest_party"] = nearest(vectors, parties)
+    table["Party Align deranged"] = party_alignment(vectors, expected, derange(parties))
+    return table[COLUMNS].set_axis(speeches.index)
