@@ -20,7 +20,7 @@ from parliabench_utils.results.cells import HUMAN
 from parliabench_utils.results.figure_style import DPI
 from parliabench_utils.results.scores import kept_prompts
 from parliabench_utils.results.tables_scores import MARKS, set_label
-from parliabench_utils.results.tabular import Table, read_table
+from parliabench_utils.results.tabular import DASH, Table, read_table
 from parliabench_utils.run.artefacts import write_text
 from parliabench_utils.run.project import project_root
 
@@ -28,7 +28,7 @@ FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "s1",
 TABLES = tuple(f"table{n:02d}" for n in range(1, 14))
 HUMAN_NAME = "Human speeches"
 SCREEN_DPI = 125  # figures stand a little larger on the page than in print
-NUMBER = r"—|[<\[−-]?\s?\d.*"
+NUMBER = r"[<\[−-]?\s?\d.*"
 HEADLINE_WIDTH, NAME_WIDTH = 11, 14  # characters
 
 
@@ -81,8 +81,13 @@ def _content(folder: Path, profile: str, models: Sequence[str], judge: str, n_sa
 
 
 def text_columns(frame: pd.DataFrame) -> list[bool]:
-    """Which columns hold words rather than numbers, so that the page sets them to the left."""
-    return [not frame[c].astype(str).str.fullmatch(NUMBER).mean() > 0.5 for c in frame.columns]
+    """Which columns hold words rather than numbers, so that the page sets them to the left; dashes do not decide."""
+    return [_is_text(frame[column].astype(str)) for column in frame.columns]
+
+
+def _is_text(cells: pd.Series) -> bool:
+    known = cells[cells != DASH]
+    return len(known) > 0 and known.str.fullmatch(NUMBER).mean() <= 0.5
 
 
 def _printed(table: Table) -> Table:
