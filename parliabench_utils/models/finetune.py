@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parliabench_utils.models.loading import ModelSpec, load_base, load_tokenizer, weights_location
+from parliabench_utils.models.loading import ModelSpec, keep_differentiable, load_base, load_tokenizer, weights_location
 from parliabench_utils.models.prompting import Example
 from parliabench_utils.models.training_plan import TrainingSettings, encode_rows, preflight, steps_of
 from parliabench_utils.run.artefacts import write_json, write_jsonl
@@ -83,6 +83,7 @@ def _with_unsloth_adapter(spec: ModelSpec, settings: TrainingSettings):
         load_in_4bit=spec.precision == "nf4",
         trust_remote_code=False,
     )
+    model = keep_differentiable(model)
     return FastLanguageModel.get_peft_model(
         model,
         r=settings.lora_rank,

@@ -149,9 +149,22 @@ def load_base(spec: ModelSpec, precision: Precision):
             use_safetensors=True,  # a pickle can run code
             trust_remote_code=False,
         )
-    if precision != "nf4":
-        model = model.to(default_device())
+    model = keep_differentiable(model) if precision == "nf4" else model.to(default_device())
     return model.eval()
+
+
+def keep_differentiable(model):
+    """Switch off bitsandbytes' repacking of 4-bit weights on CPUs with AVX512-BF16.
+
+    It happens at the first pass in evaluation mode and for good, and the packed kernel has no backward pass: a training that
+    had taken a held-out loss would go on without gradients through the base's layers, with a warning at most.
+    """
+    from bitsandbytes.nn import Linear4bit
+
+    for module in model.modules():
+        if isinstance(module, Linear4bit):
+            module.support_avx512bf16_for_cpu = False
+    return model
 
 
 def check_adapter(adapter: Path, spec: ModelSpec) -> str:

@@ -6,7 +6,13 @@ import pytest
 from pydantic import ValidationError
 
 from parliabench_utils.models import packaged
-from parliabench_utils.models.loading import check_adapter, load_tokenizer, read_model_spec, weights_location
+from parliabench_utils.models.loading import (
+    check_adapter,
+    keep_differentiable,
+    load_tokenizer,
+    read_model_spec,
+    weights_location,
+)
 
 
 def write_spec(folder, **changes):
@@ -91,3 +97,24 @@ def test_an_adapter_of_another_base_is_refused(tmp_path):
     (tmp_path / "base.json").write_text(json.dumps({"precision": "nf4"}))
     with pytest.raises(ValueError, match="nf4"):
         check_adapter(tmp_path, spec)
+
+
+def test_4_bit_layers_stay_differentiable_after_an_evaluation():
+    import torch
+    from bitsandbytes.nn import Linear4bit
+
+    torch.manual_seed(0)
+    layer = Linear4bit(64, 128, bias=False, quant_type="nf4", compute_dtype=torch.bfloat16)
+    layer = keep_differentiable(torch.nn.Sequential(layer.to("cpu")))
+
+    def gradient():
+        x = torch.linspace(-1, 1, 128).reshape(2, 64).bfloat16().requires_grad_()
+        layer.train()(x).square().sum().backward()
+        return x.grad
+
+    before = gradient()
+    with torch.no_grad():
+        layer.eval()(torch.ones(2, 64, dtype=torch.bfloat16))
+    after = gradient()
+    assert before.abs().sum() > 0
+    assert torch.equal(before, after)
