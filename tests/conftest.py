@@ -54,3 +54,13 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("skipped, but not in tests/allowed_skips.txt: this fails the run", red=True)
         for nodeid in unexpected_skips:
             terminalreporter.line(nodeid)
+
+
+@pytest.fixture(scope="session")
+def slice_outputs(tmp_path_factory) -> Path:
+    """An outputs folder with the run `slice`: all nine notebooks on a small slice of the demo, run once a session."""
+    from tests.slices import run_all
+
+    folder = tmp_path_factory.mktemp("outputs")
+    run_all(folder)
+    return folder

@@ -1,0 +1,77 @@
+"""Every notebook through the real runner on a small slice of the demo, and what must hold of the numbers that come out."""
+
+import json
+import re
+import shutil
+
+import pandas as pd
+import pytest
+
+from parliabench_utils.run.artefacts import read_jsonl
+from parliabench_utils.run.stages import STAGES
+from tests.slices import run_all, run_stage
+
+TABLES = [f"table{n:02d}" for n in range(1, 14)]
+DIMENSIONS = ("J_Coh", "J_Conc", "J_Rel", "J_Auth", "J_PolApp", "J_Qual")
+
+
+@pytest.fixture
+def run(slice_outputs):
+    return slice_outputs / "slice"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_is_done_and_says_what_made_it(run, stage):
+    manifest = json.loads((run / f"manifests/{stage}.json").read_text())
+    assert manifest["status"] == "done"
+    assert manifest["outputs"]
+    assert manifest["environment"]["libraries"]["transformers"]
+    assert (run / f"notebooks/{stage}.ipynb").stat().st_size < 5 * 2**20
+
+
+def test_a_second_run_skips_every_stage(slice_outputs):
+    for stage, printed in run_all(slice_outputs).items():
+        assert f"{stage}: skipped" in printed
+
+
+def test_tables_and_figures_are_all_there(run):
+    for name in TABLES:
+        assert pd.read_csv(run / f"tables/{name}.csv").shape[0] > 0, name
+        assert "tabular" in (run / f"tables/{name}.tex").read_text()
+    for number in range(1, 9):
+        assert (run / f"figures/fig{number}.pdf").read_bytes().startswith(b"%PDF")
+        assert (run / f"figures/fig{number}.png").read_bytes().startswith(b"\x89PNG")
+        assert json.loads((run / f"figures/fig{number}.json").read_text())
+
+
+def test_the_report_is_one_file_that_loads_nothing_from_elsewhere(run):
+    html = (run / "report.html").read_text()
+    assert not re.search(r"""(?:src|href)\s*=\s*["'](?:https?:)?//""", html)
+    assert "<script" not in html
+
+
+def test_all_models_and_types_answer_the_same_prompts(run):
+    prompts = {row["prompt_id"] for row in read_jsonl(run / "02_dataset/prompts.jsonl")}
+    files = sorted((run / "04_generate").glob("*/*/shard-0.jsonl"))
+    assert len(files) == 3
+    for file in files:
+        assert {row["prompt_id"] for row in read_jsonl(file)} == prompts
+
+
+def test_no_judge_dimension_is_constant(run):
+    rows = pd.DataFrame([row for file in (run / "07_judge").rglob("*.jsonl") for row in read_jsonl(file)])
+    spread = rows.groupby("dimension")["score"].nunique()
+    assert set(spread.index) == set(DIMENSIONS)
+    assert (spread > 1).all(), spread.to_dict()
+
+
+def test_another_seed_moves_the_speeches_and_their_scores(slice_outputs):
+    shutil.copytree(slice_outputs / "slice", slice_outputs / "seed43")
+    for stage in ("04_generate", "05_text_metrics"):
+        run_stage(stage, slice_outputs, "seed43", seed=43)
+    one, other = (
+        pd.read_parquet(slice_outputs / r / "05_text_metrics/smollm2-135m/baseline.parquet")
+        for r in ("slice", "seed43")
+    )
+    both = one.merge(other, on=["prompt_id", "variant"], suffixes=("", " other"))
+    assert (both["PPL"] != both["PPL other"]).all()
