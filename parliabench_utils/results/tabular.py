@@ -14,7 +14,7 @@ from parliabench_utils.run.artefacts import write_csv, write_json, write_text
 from parliabench_utils.run.provenance import file_hash, name_in_manifest
 
 DASH = "—"
-LONG = 40  # rows; a longer table may break over pages
+LONG, WIDE = 40, 10  # rows and columns; a longer table breaks over pages, unless it is wide and so set small on one
 # LaTeX for the signs that tables use; everything else is escaped by pandas before.
 _SIGNS = {
     "±": r"$\pm$",
@@ -81,12 +81,13 @@ def name_inputs(paths: Sequence[Path], folder: Path) -> list[dict[str, str]]:
 
 def to_latex(table: Table) -> str:
     """A booktabs table for a plain article class (packages booktabs, graphicx, longtable); all text escaped."""
-    long = len(table.display) > LONG
+    long = len(table.display) > (LONG if len(table.display.columns) <= WIDE else 2 * LONG)
     caption = escape_latex(table.title)
     body = table.display.astype(str).to_latex(
         index=False,
         escape=True,
         longtable=long,
+        column_format=_widths(table.display) if long else None,
         caption=caption if long else None,
         label=f"tab:{table.name}" if long else None,
     )
@@ -94,10 +95,17 @@ def to_latex(table: Table) -> str:
     notes = "".join(f"\\par\\footnotesize {escape_latex(note)}\n" for note in table.notes)
     head = "% needs \\usepackage{booktabs,graphicx,longtable}\n"
     if long:
-        return f"{head}{{\\scriptsize\n{body}}}\n{notes}"
+        return f"{head}{{\\tiny\\setlength{{\\tabcolsep}}{{3pt}}\n{body}}}\n{notes}"
     fit = f"\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}{{!}}{{%\n{body.strip()}}}\n"
     opening = f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\\label{{tab:{table.name}}}\n"
     return f"{head}{opening}{fit}{notes}\\end{{table}}\n"
+
+
+def _widths(display: pd.DataFrame) -> str:
+    """Column formats of a table over pages: shares of the line by the longest cell, at most 40 characters of each counted."""
+    lengths = [min(max(len(str(name)), *display[name].astype(str).str.len()), 40) for name in display.columns]
+    room = 0.97 - 0.012 * len(lengths)  # of the line, without the gaps between columns
+    return "".join(f"p{{{room * length / sum(lengths):.3f}\\linewidth}}" for length in lengths)
 
 
 def escape_latex(text: str) -> str:
