@@ -1,0 +1,130 @@
+"""A judge over HTTP: a real server on the loopback that answers, breaks and hangs."""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from parliabench_utils.metrics.judge import judge_speeches
+from parliabench_utils.metrics.judge_server import ServerEngine, ServerStoppedError
+from parliabench_utils.models.judge_prompting import judge_prompts, read_judge_spec
+from parliabench_utils.run.artefacts import read_jsonl
+from tests.metrics.test_judge_prompting import SPEECH
+
+SPEC = read_judge_spec("flow-judge").model_copy(update={"engine": "server"})
+GOOD = "<feedback>Fair.</feedback><score>7</score>"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Takes the next fault from `server.faults`; without one it answers."""
+
+    def do_GET(self):
+        self._send(200, {"data": []})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:
+            self.server.bodies.append(body)
+            fault = self.server.faults.pop(0) if self.server.faults else self.server.always
+        if fault == "hang":
+            time.sleep(1.0)
+        elif isinstance(fault, int):
+            self._send(fault, {"error": "as asked"})
+        elif fault == "garbage":
+            self._send(200, b"\xff<html>")
+        elif fault == "other":
+            self._send(200, {"choices": []})
+        else:
+            self._send(200, {"choices": [{"message": {"content": fault or GOOD}}]})
+
+    def _send(self, code, content):
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        """Quiet."""
+
+
+@pytest.fixture
+def server():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.faults, server.always, server.bodies, server.lock = [], None, [], threading.Lock()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def engine_for(server, **options):
+    return ServerEngine(SPEC, f"http://127.0.0.1:{server.server_port}/v1", timeout=0.3, wait=0.01, **options)
+
+
+def test_answers_in_order_with_the_papers_settings(server):
+    replies = engine_for(server).ask(judge_prompts(SPEC, SPEECH), [1, 2, 3, 4, 5, 6])
+    assert [(r.judgement.score, r.judgement.feedback) for r in replies] == [(7, "Fair.")] * 6
+    body = server.bodies[0]
+    assert (body["temperature"], body["max_tokens"], body["model"]) == (0.3, 2000, "flowaicom/Flow-Judge-v0.1")
+    assert {b["seed"] for b in server.bodies} == {1, 2, 3, 4, 5, 6}
+    assert [m["role"] for m in body["messages"]] == ["user"]
+
+
+@pytest.mark.parametrize("fault", [500, 503, 429, "hang", "garbage", "other"])
+def test_a_passing_fault_is_asked_again(server, fault):
+    server.faults = [fault]
+    (reply,) = engine_for(server).ask(judge_prompts(SPEC, SPEECH)[:1], [1])
+    assert reply.judgement.score == 7
+    assert len(server.bodies) == 2
+
+
+@pytest.mark.parametrize("fault", [500, "hang", "garbage"])
+def test_a_lasting_fault_is_a_failure_with_its_reason(server, fault):
+    server.always = fault
+    (reply,) = engine_for(server).ask(judge_prompts(SPEC, SPEECH)[:1], [1])
+    assert (reply.judgement.score, reply.judgement.status) == (None, "no-answer")
+    assert reply.raw
+
+
+def test_a_wrong_request_stops_at_once(server):
+    server.always = 404
+    with pytest.raises(httpx.HTTPStatusError):
+        engine_for(server).ask(judge_prompts(SPEC, SPEECH)[:1], [1])
+    assert len(server.bodies) == 1
+
+
+def test_no_server_is_said_before_judging():
+    with pytest.raises(ConnectionError, match="no OpenAI-compatible server"):
+        ServerEngine(SPEC, "http://127.0.0.1:9/v1", timeout=0.3)
+
+
+def test_a_dead_server_stops_the_run_and_resuming_asks_only_the_rest(server, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    speeches = [SPEECH | {"prompt_id": f"p{n:02d}"} for n in range(14)]
+    server.faults = [GOOD] * 30  # the first batch: five speeches of six
+    server.always = 500
+    with pytest.raises(ServerStoppedError):
+        judge_speeches(speeches, SPEC, engine_for(server), path, run_seed=1, max_attempts=1)
+    kept = read_jsonl(path.with_name(path.name + ".partial"))
+    assert len(kept) == 30
+    server.always, server.bodies = None, []
+    rows = judge_speeches(speeches, SPEC, engine_for(server), path, run_seed=1, max_attempts=1)
+    assert len(server.bodies) == 14 * 6 - 30
+    assert [row["score"] for row in rows] == [7] * 84
+    assert not path.with_name(path.name + ".partial").exists()
+
+
+def test_an_unreadable_reply_is_asked_again_with_a_new_seed(server, tmp_path):
+    server.always = "I'd rather not say."
+    server.faults = ["nonsense"] * 6 + [GOOD] * 5
+    rows = judge_speeches([SPEECH], SPEC, engine_for(server), tmp_path / "rows.jsonl", run_seed=1, max_attempts=3)
+    assert sorted(row["attempts"] for row in rows) == [2, 2, 2, 2, 2, 3]
+    (failed,) = [row for row in rows if row["attempts"] == 3]
+    assert (failed["score"], failed["parse_status"], failed["raw"]) == (None, "no-score", "I'd rather not say.")
+    assert len({b["seed"] for b in server.bodies}) == len(server.bodies) == 13
