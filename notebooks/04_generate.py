@@ -104,16 +104,19 @@ pd.DataFrame(
 # does not depend on the batch it was made in, so a run that was killed ends with the same file.
 
 # %%
-from parliabench_utils.models.generation import determinism, generate_pair
+from parliabench_utils.models.generation import determinism, generate_pair, pending_shards
 from parliabench_utils.models.loading import load_model
 
 precision = None if p.precision == "auto" else p.precision
 fingerprints = {}
 for name, kind in run.model_types:
+    todo = pending_shards(run.folder, name, kind, run.shards)
+    if not todo:
+        continue  # a restart: all its speeches are there
     adapter = run.folder / "03_finetune" / name / "adapter" if kind == "fine-tuned" else None
     loaded = load_model(name, adapter=adapter, purpose="generate", precision=precision)
     fingerprints[f"{name}/{kind}"] = loaded.fingerprint
-    generate_pair(loaded, kind, prompts, run.shards, settings, checks, run.folder, p.seed)
+    generate_pair(loaded, kind, prompts, todo, settings, checks, run.folder, p.seed)
 run.note("models", fingerprints)
 
 # %% [markdown]

@@ -224,6 +224,15 @@ def _append(draft: Draft, row: dict[str, Any], log: ResumableJsonl, rejected: Re
         log.append(row)
 
 
+def pending_shards(folder: Path, model: str, kind: str, shards: list[int]) -> list[int]:
+    """The shards whose file is not there yet: a model whose speeches are all made need not be loaded."""
+    return [k for k in shards if not _shard_file(folder, model, kind, k).is_file()]
+
+
+def _shard_file(folder: Path, model: str, kind: str, shard: int) -> Path:
+    return folder / "04_generate" / model / kind / f"shard-{shard}.jsonl"
+
+
 def generate_pair(
     loaded: LoadedModel,
     kind: str,
@@ -236,13 +245,14 @@ def generate_pair(
 ) -> None:
     """All wanted shards of one model and type, each into its own file under `04_generate/<model>/<type>/`."""
     for shard in shards:
-        path = folder / "04_generate" / loaded.spec.name / kind / f"shard-{shard}.jsonl"
         rows = [prompt for prompt in prompts if prompt["shard"] == shard]
-        generate_file(loaded, kind, rows, settings, checks, path, seed)
+        generate_file(loaded, kind, rows, settings, checks, _shard_file(folder, loaded.spec.name, kind, shard), seed)
 
 
 def determinism(fingerprints: dict[str, str]) -> str:
-    """What the manifest promises about these models' texts."""
+    """What the manifest promises about the texts of the models that this call used."""
+    if not fingerprints:
+        return "nothing was generated in this call: all files were there"
     if all("fp32" in fingerprint for fingerprint in fingerprints.values()):
         return "fp32: the same texts at any batch size, order and after a restart"
     return "bf16 or live 4-bit: the same texts only with the same batches; batch size and a restart may change them"
