@@ -45,8 +45,8 @@ self_bleu_group = "model"  # whom a speech is compared with: "prompt" (the paper
 self_bleu_n = 4  # longest n-gram
 self_bleu_k = 0  # 0: all others of the group; else so many, drawn, for groups of unequal size
 grammar = "causal"  # GRUEN's grammar: "causal" model and the classifier of 02, or "masked" models (the paper)
-masked_model = "bert-base-cased"  # read with grammar = "masked"
-acceptability_model = "textattack/bert-base-uncased-CoLA"  # read with grammar = "masked"
+masked_model = "bert-base-cased"  # not read when grammar is causal
+acceptability_model = "textattack/bert-base-uncased-CoLA"  # not read when grammar is causal
 gruen_parity = False  # True: as the published code, focus part inert
 sentence_encoder = "all-MiniLM-L6-v2"  # for GRUEN's focus
 bertscore_encoder = "all-MiniLM-L6-v2"  # the paper: roberta-large (project page)

@@ -189,8 +189,9 @@ class TokenEncoder:
 
     @cached_property
     def special_ids(self) -> list[int]:
-        """Ids of the opening, closing and other special pieces."""
-        return list(self._loaded[0].all_special_ids)
+        """Ids of the pieces that open, close and pad a text; an unknown piece is not one of them."""
+        tokenizer = self._loaded[0]
+        return sorted({*with_specials(tokenizer, []), tokenizer.pad_token_id} - {None})
 
     def pieces(self, text: str | None) -> list[int]:
         """Ids without special pieces, cut at the limit."""

@@ -1,0 +1,186 @@
+"""PSA, Party Align and the centroids: arithmetic by hand, what is left out, and what swapped labels do."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parliabench_utils.metrics.alignment import (
+    align,
+    centroids,
+    debate_id,
+    derange,
+    nearest,
+    party_alignment,
+    party_margin,
+    political_spectrum_alignment,
+    psa_parts,
+    read_centroids,
+    swap,
+    write_centroids,
+)
+from parliabench_utils.metrics.alignment_validation import anova, guessers, validate
+
+
+class FixedEncoder:
+    """Vectors by look-up, in place of a sentence encoder."""
+
+    signature = "encoder:fixed"
+
+    def __init__(self, table):
+        self.table = table
+
+    def encode(self, texts):
+        return np.stack([self.table[text] for text in texts]).astype(np.float32)
+
+
+@pytest.fixture
+def parliament():
+    """Ninety speeches of three parties, each around a direction of its own, and their vectors."""
+    rng = np.random.default_rng(0)
+    parties = np.repeat(["Conservative", "Green Party", "Labour"], 30)
+    orientation = {"Conservative": "Centre-right", "Green Party": "Left", "Labour": "Centre-left"}
+    vectors = np.repeat(np.eye(5)[:3] * 2 + 1, 30, axis=0) + rng.normal(0, 0.5, (90, 5))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    frame = pd.DataFrame(
+        {
+            "speech_id": [f"u{i:02d}" for i in range(90)],
+            "speaker_id": [f"s{i % 12}" for i in range(90)],
+            "sitting_id": [f"day{i % 4}" for i in range(90)],
+            "Section": [f"debate{i % 5}" for i in range(90)],
+            "Party": parties,
+            "Political Orientation": [orientation[party] for party in parties],
+            "Speech": [f"text {i}" for i in range(90)],
+        }
+    )
+    return frame, vectors
+
+
+def test_psa_golden(golden):
+    scale = ["Far-left", "Centre-left", "Centre", "Centre-right", "Far-right"]
+    from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
+
+    for case in golden["psa"]:
+        pairs = [(a, b) for a in scale for b in ORIENTATION_SCALE]
+        expected, closest = next(
+            (a, b) for a, b in pairs if abs(ORIENTATION_SCALE[a] - ORIENTATION_SCALE[b]) == case["distance"]
+        )
+        speech = np.array([[case["similarity"], np.sqrt(1 - case["similarity"] ** 2)]])
+        made = {closest: np.array([1.0, 0.0])}
+        value = political_spectrum_alignment(speech, [expected], made)[0]
+        assert value == pytest.approx(case["value"], abs=1e-9)
+
+
+def test_similarity_is_that_of_the_nearest_orientation():
+    made = {"Left": np.array([1.0, 0.0]), "Right": np.array([0.0, 1.0])}
+    parts = psa_parts(np.array([[0.6, 0.8]]), ["Left"], made)
+    assert parts["nearest_orientation"][0] == "Right"
+    assert parts["similarity"][0] == pytest.approx(0.8)
+    assert parts["PSA"][0] == pytest.approx(0.8 * (1 - parts["distance"][0] / 12))
+
+
+def test_undefined_and_unknown():
+    made = {"Left": np.array([1.0, 0.0]), "Right": np.array([0.0, 1.0])}
+    speech = np.array([[1.0, 0.0], [np.nan, np.nan]])
+    assert np.isnan(political_spectrum_alignment(speech, ["Unknown", "Left"], made)).all()
+    assert np.isnan(political_spectrum_alignment(speech, [None, None], made)).all()
+    assert np.isnan(party_alignment(speech, [None, "Left"], made)).all()
+    assert np.isnan(party_margin(speech, [None, "Left"], made)).all()
+    assert nearest(speech, made).tolist() == ["Left", None]
+    with pytest.raises(ValueError, match="no centroid for 'Labuor'"):
+        party_alignment(speech, ["Labuor", "Left"], made)
+    with pytest.raises(ValueError, match="not on the scale"):
+        political_spectrum_alignment(speech, ["Left", "Left"], {"Leftish": np.array([1.0, 0.0])})
+    with pytest.raises(ValueError, match="no centroids"):
+        party_alignment(speech, ["Left", "Left"], {})
+
+
+def test_centroids_by_hand():
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 3.0], [np.nan, np.nan]])
+    made = centroids(rows, ["a", "a", "b", "b"])
+    np.testing.assert_allclose(made["a"], [2**-0.5] * 2)
+    assert party_alignment(rows[2:3], ["b"], made)[0] == pytest.approx(1), "one member: the centroid is the speech"
+    assert party_alignment(rows[:1], ["b"], made)[0] == pytest.approx(0), "orthogonal"
+    scaled = centroids(rows * 7, ["a", "a", "b", "b"])
+    np.testing.assert_allclose(scaled["a"], made["a"])
+
+
+def test_leaving_out_is_exact(parliament, tmp_path):
+    frame, vectors = parliament
+    encoder = FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True)))
+    write_centroids(tmp_path, frame.sample(frac=1, random_state=1), encoder)
+    store = read_centroids(tmp_path)
+    assert store.encoder == "encoder:fixed"
+    assert store.counts("Party") == {"Conservative": 30, "Green Party": 30, "Labour": 30}
+    debate, speaker = debate_id(frame["sitting_id"][3], frame["Section"][3]), frame["speaker_id"][3]
+    same = [debate_id(*pair) == debate for pair in zip(frame["sitting_id"], frame["Section"], strict=True)]
+    kept = ~(np.array(same) | (frame["speaker_id"] == speaker).to_numpy())
+    for label in ("Party", "Political Orientation"):
+        expected = centroids(vectors[kept], frame[label][kept])
+        found = store.centroids(label, without_debate=debate, without_speaker=speaker)
+        for name, direction in expected.items():
+            np.testing.assert_allclose(found[name], direction, atol=1e-6)
+
+
+def test_centroid_files_do_not_depend_on_the_order_of_rows(parliament, tmp_path):
+    frame, vectors = parliament
+    encoder = FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True)))
+    for name, rows in (("one", frame), ("two", frame[::-1])):
+        write_centroids(tmp_path / name, rows, encoder)
+    one, two = (read_centroids(tmp_path / name) for name in ("one", "two"))
+    pd.testing.assert_frame_equal(one.cells, two.cells)
+    np.testing.assert_array_equal(one.sums, two.sums)
+
+
+def test_swapped_labels_lower_party_align_of_those_two_parties_and_no_other(parliament, tmp_path):
+    """Issue 1, done when: score the human row against centroids whose labels for two parties were swapped."""
+    frame, vectors = parliament
+    made = centroids(vectors[::2], frame["Party"][::2])
+    human, labels = vectors[1::2], frame["Party"][1::2].to_numpy()
+    before = party_alignment(human, labels, made)
+    after = party_alignment(human, labels, swap(made, "Labour", "Conservative"))
+    change = pd.Series(after - before).groupby(labels).mean()
+    assert change["Labour"] < -0.05
+    assert change["Conservative"] < -0.05
+    assert change["Green Party"] == 0
+
+
+def test_align_gives_all_columns(parliament, tmp_path):
+    frame, vectors = parliament
+    encoder = FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True)))
+    store = write_centroids(tmp_path, frame, encoder)
+    plain, left_out = align(frame, vectors, store), align(frame, vectors, store, leave_out=True)
+    assert list(plain.columns) == list(left_out.columns)
+    assert plain.index.equals(frame.index)
+    assert left_out["Party Align"].mean() < plain["Party Align"].mean(), "nobody helps to define himself any more"
+    assert (plain["margin"] > 0).mean() > 0.8
+    assert plain["Party Align deranged"].mean() < plain["Party Align"].mean()
+    lonely = frame.head(1).assign(Party="Alliance", speaker_id="s99", sitting_id="day9")
+    one_man = write_centroids(tmp_path, pd.concat([frame.iloc[1:], lonely]), encoder)
+    assert np.isnan(align(lonely, vectors[:1], one_man, leave_out=True)["Party Align"]).all()
+
+
+def test_nobody_stands_in_his_own_place_when_deranged():
+    made = {label: np.eye(3)[i] for i, label in enumerate("abc")}
+    assert all(not np.array_equal(derange(made)[label], made[label]) for label in made)
+
+
+def test_validation_sees_real_parties_and_no_shuffled_ones(parliament):
+    frame, vectors = parliament
+    frame = frame.assign(debate=frame["sitting_id"] + "/" + frame["Section"])
+    table = validate(vectors, frame, folds=3, shuffles=20, seed=0)
+    values = table.set_index(["split", "check", "statistic"])["value"]
+    for split in ("random", "by debate", "by speaker"):
+        assert values[split, "nearest party", "balanced accuracy"] > 0.8
+        assert values[split, "nearest party", "labels shuffled, 95th percentile"] < 0.6
+        assert values[split, "AUC", "own against others, mean of parties"] > 0.9
+    again = validate(vectors, frame, folds=3, shuffles=20, seed=0)
+    pd.testing.assert_frame_equal(table, again)
+
+
+def test_guessers_and_anova():
+    values = guessers(["Centre-left"] * 3 + ["Centre-right", "Unknown"])
+    assert values["always the commonest"] == pytest.approx(0.75 + 0.25 * (1 - 4 / 12))
+    assert values["drawn by share"] == pytest.approx(0.625 + 0.375 * (1 - 4 / 12))
+    f, eta = anova(np.array([1.0, 2.0, 3.0, 4.0]), ["a", "a", "b", "b"])
+    assert (f, eta) == (pytest.approx(8.0), pytest.approx(0.8))
+    assert np.isnan(anova(np.array([1.0, 2.0]), ["a", "b"])).all()

@@ -1,0 +1,84 @@
+"""Distinct-n and Self-BLEU: golden values, NLTK's own, properties."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parliabench_utils.metrics import self_bleu as module
+from parliabench_utils.metrics.distinct import adjusted, corpus_distinct_n, distinct_n, expectation_adjusted, signature
+from parliabench_utils.metrics.self_bleu import self_bleu
+from parliabench_utils.metrics.tokens import split_sentences, words
+
+TEXTS = st.lists(st.text(alphabet="ab c", max_size=12), min_size=2, max_size=6)
+
+
+def test_distinct_golden(golden):
+    for case in golden["distinct_n"]:
+        expected = np.nan if case["value"] is None else case["value"]
+        assert distinct_n([case["text"]], case["n"], case["per"])[0] == pytest.approx(expected, nan_ok=True)
+
+
+def test_distinct_of_a_corpus_and_adjusted(golden):
+    case = golden["expectation_adjusted"]
+    assert adjusted(case["kinds"], case["drawn"], case["vocabulary"]) == pytest.approx(case["value"], abs=1e-5)
+    assert corpus_distinct_n(["a b", "a b"], 2, per="tokens") == 0.25
+    assert np.isnan(expectation_adjusted([""], 100)[0])
+    assert distinct_n(["a b c d e f"] * 2, 2).tolist() == [1.0, 1.0]
+    assert "per:tokens" in signature(2, "tokens")
+    with pytest.raises(ValueError, match="per 'words'"):
+        distinct_n(["a b"], per="words")
+
+
+def test_self_bleu_golden(golden, monkeypatch):
+    case = golden["self_bleu"]
+    monkeypatch.setattr(module, "words", str.split)  # the published values keep capitals
+    for n, expected in case["values"].items():
+        np.testing.assert_allclose(self_bleu(case["texts"], max_n=int(n)), expected, atol=1e-10)
+
+
+def test_self_bleu_short_texts(golden):
+    for case in golden["self_bleu_short"]:
+        assert self_bleu(case["texts"], max_n=case["max_n"])[0] == pytest.approx(case["value"], abs=1e-9)
+    assert np.isnan(self_bleu(["a b"])[0]), "a group of one"
+    assert self_bleu(["", "a b"])[0] == 0
+    assert np.isnan(self_bleu([None, "a b", "a b"])[0])
+
+
+@given(TEXTS, st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_self_bleu_equals_nltk(texts, n):
+    from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+
+    tokens = [words(text) for text in texts]
+    smooth = SmoothingFunction().method1
+    expected = [
+        sentence_bleu(tokens[:i] + tokens[i + 1 :], hypothesis, [1 / n] * n, smooth) if hypothesis else 0.0
+        for i, hypothesis in enumerate(tokens)
+    ]
+    np.testing.assert_allclose(self_bleu(texts, max_n=n), expected, atol=1e-12)
+
+
+@given(TEXTS, st.randoms())
+@settings(max_examples=40, deadline=None)
+def test_self_bleu_does_not_depend_on_order(texts, random):
+    order = list(range(len(texts)))
+    random.shuffle(order)
+    np.testing.assert_allclose(self_bleu([texts[i] for i in order]), self_bleu(texts)[order], atol=1e-12)
+
+
+def test_self_bleu_groups_and_fixed_k():
+    texts = ["a b c d e", "a b c d e", "v w x y z", "v w x q z", "one two three four"]
+    groups = [0, 0, 1, 1, 2]
+    scores = self_bleu(texts, groups)
+    assert scores[0] == 1
+    assert np.isnan(scores[4])
+    np.testing.assert_allclose(self_bleu(texts, k=4), self_bleu(texts))
+    assert np.array_equal(self_bleu(texts, k=2, seed=1), self_bleu(texts, k=2, seed=1))
+    assert np.isnan(self_bleu(texts, groups, k=2)).all()
+
+
+def test_sentences(golden):
+    for case in golden["sentences"]:
+        assert len(split_sentences(case["text"])) == case["n"], case["text"]
+    assert split_sentences(None) == split_sentences(" \n") == []

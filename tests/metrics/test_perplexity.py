@@ -1,0 +1,90 @@
+"""Perplexity on a random one-layer GPT-2: the same code as with a real model."""
+
+import numpy as np
+import pytest
+
+from parliabench_utils.metrics import perplexity as module
+from parliabench_utils.metrics.perplexity import (
+    corpus_perplexity,
+    first_words,
+    perplexity,
+    signature,
+    start_token,
+    token_log_probs,
+    windows,
+)
+
+
+def test_windows_golden(golden):
+    case = golden["perplexity_windows"]
+    spans = list(windows(case["n_predicted"], case["size"], case["stride"]))
+    assert [scored for *_, scored in spans] == case["scored"]
+    assert list(spans[-1][:2]) == case["last_input"]
+    assert list(windows(0, 10, 10)) == []
+
+
+def test_equals_the_loss_of_transformers(tiny_gpt2, words):
+    import torch
+
+    model, tokenizer = tiny_gpt2
+    text = words(20)
+    ids = torch.tensor([[tokenizer.bos_token_id, *tokenizer(text)["input_ids"]]])
+    with torch.no_grad():
+        expected = model(ids, labels=ids).loss.exp().item()
+    assert perplexity([text], model, tokenizer)[0] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_model_that_knows_nothing(tiny_gpt2, words):
+    import copy
+
+    model, tokenizer = copy.deepcopy(tiny_gpt2[0]), tiny_gpt2[1]
+    model.transformer.wte.weight.data.zero_()  # tied to the output: every token is as likely as every other
+    assert perplexity([words(9)], model, tokenizer)[0] == pytest.approx(100, rel=1e-5)
+
+
+def test_batch_size_order_and_padding_side_change_nothing(tiny_gpt2, words):
+    model, tokenizer = tiny_gpt2
+    texts = [words(n, seed=n) for n in (3, 17, 40, 5)]
+    alone = np.array([perplexity([text], model, tokenizer)[0] for text in texts])
+    tokenizer.padding_side = "left"  # a generator's setting must not matter here
+    np.testing.assert_allclose(perplexity(texts, model, tokenizer, batch_size=4), alone, rtol=1e-5)
+    np.testing.assert_allclose(perplexity(texts[::-1], model, tokenizer, batch_size=2)[::-1], alone, rtol=1e-5)
+
+
+def test_texts_longer_than_the_context_are_read_in_windows(tiny_gpt2, words):
+    model, tokenizer = tiny_gpt2
+    scored = token_log_probs([words(150)], model, tokenizer, window=1024, stride=512)
+    assert len(scored[0]) == 150
+    short = token_log_probs([words(150)], model, tokenizer, window=64, stride=16)
+    np.testing.assert_allclose(scored[0][:64], short[0][:64], atol=1e-6)
+
+
+def test_odd_texts(tiny_gpt2, words):
+    model, tokenizer = tiny_gpt2
+    values = perplexity(["", None, "  ", "w1", "😀 \x00 \ud800"], model, tokenizer)
+    assert np.isnan(values[:3]).all()
+    assert np.isfinite(values[3:]).all()
+    assert first_words("a  b\nc d", 3) == "a  b\nc"
+    assert first_words("a b", 3) == "a b"
+    np.testing.assert_allclose(
+        perplexity([words(30)], model, tokenizer, max_words=10), perplexity([words(10)], model, tokenizer), rtol=1e-6
+    )
+
+
+def test_start_token_and_corpus_value(tiny_gpt2):
+    _, tokenizer = tiny_gpt2
+    assert start_token(tokenizer) == 0
+    assert "bos:<|endoftext|>" in signature("tiny", tokenizer)
+    assert corpus_perplexity([np.log([0.5, 0.5]), np.log([0.25])]) == pytest.approx(16 ** (1 / 3))
+    assert np.isnan(corpus_perplexity([]))
+
+
+@pytest.mark.hub
+def test_gpt2_published_values(golden, monkeypatch):
+    try:
+        model, tokenizer, _ = module.load_language_model("gpt2")
+    except OSError:
+        pytest.skip("gpt2 is not on this machine: python -m parliabench_utils fetch-models")
+    monkeypatch.setattr(module, "start_token", lambda _: None)
+    for case in golden["perplexity_gpt2_no_start"]:
+        assert perplexity([case["text"]], model, tokenizer)[0] == pytest.approx(case["value"], rel=1e-4)
