@@ -50,6 +50,9 @@ from parliabench_utils.run.project import project_root
 stages = (project_root() / "parliabench_utils/run/stages.py",)
 Image(figures.write_figure(figures.fig1(run.params.profile, stages), run.folder), width=900)
 
+# %% [markdown]
+# Figure 2: how long speeches are, what they are about, who gives them, and when.
+
 # %%
 dataset = tables.read_dataset(run.folder)
 Image(figures.write_figure(figures.fig2(dataset, tables.dataset_files(run.folder)), run.folder), width=900)
@@ -90,6 +93,9 @@ source = run.folder / "tables/table08.csv"
 parties = figures.alignment_heatmap("fig4", "Party Align by party", pd.read_csv(source), "Party", note, (source,))
 Image(figures.write_figure(parties, run.folder), width=760)
 
+# %% [markdown]
+# And how hard is each party to speak for, by all metrics together? The definition is ours, and it is printed below the bars.
+
 # %%
 source = run.folder / "tables/table09.csv"
 hard = figures.difficulty_bars("fig5", "Parties by difficulty", pd.read_csv(source), note, (source,))
@@ -106,6 +112,9 @@ source = run.folder / "tables/table11.csv"
 topics = figures.alignment_heatmap("fig6", "Party Align by topic", pd.read_csv(source), "Topic", note, (source,))
 Image(figures.write_figure(topics, run.folder), width=760)
 
+# %% [markdown]
+# The same question for topics:
+
 # %%
 source = statistics / "topic_difficulty.csv"
 hard = figures.difficulty_bars("fig7", "Topics by difficulty", pd.read_csv(source), note, (source,))
@@ -121,6 +130,9 @@ source = statistics / "scores.parquet"
 rows = compared_rows(pd.read_parquet(source))
 Image(figures.write_figure(figures.fig8(rows, names, note, (source,)), run.folder), width=900)
 
+# %% [markdown]
+# Stability asks how even a model is over such groups. Read the points against the black mark, not against 100.
+
 # %%
 source = statistics / "stability.csv"
 Image(figures.write_figure(figures.s1(pd.read_csv(source), names, note, (source,)), run.folder), width=760)
@@ -133,6 +145,10 @@ Image(figures.write_figure(figures.s1(pd.read_csv(source), names, note, (source,
 # %%
 source = statistics / "correlations.csv"
 Image(figures.write_figure(figures.s3(pd.read_csv(source), note, (source,)), run.folder), width=900)
+
+# %% [markdown]
+# Agreement among dimensions may only mean that one mood colours all six. The harder test is whether a score knows a human speech
+# from a generated one:
 
 # %%
 source = statistics / "human_preference.csv"

@@ -75,7 +75,7 @@ def _content(folder: Path, profile: str, models: Sequence[str], judge: str, n_sa
         "failures": parts.failures(folder),
         "checks": parts.checks(folder),
         "differences": parts.differences(folder, profile),
-        "signatures": parts.signatures(folder, models[0]),
+        "signatures": parts.signatures(folder, list(dict.fromkeys(zip(scores["model"], scores["type"], strict=True)))),
         "provenance": parts.provenance_rows(folder),
     }
 

@@ -86,12 +86,15 @@ def failures(folder: Path) -> pd.DataFrame:
 
 def checks(folder: Path) -> list[tuple[str, pd.DataFrame]]:
     """What earlier stages found out about their own metrics: title and printed table of each summary."""
-    files = {
-        "What Party Align and PSA see in human speeches (06)": "06_political_alignment/summary/validation.csv",
-        "How far the judge can be trusted (07)": "07_judge/summary/trust.csv",
-        "What the judge could not rate (07)": "07_judge/summary/failures.csv",
+    validation = pd.read_csv(folder / "06_political_alignment/summary/validation.csv")
+    wide = validation.pivot(index=["check", "statistic"], columns="split", values="value").reset_index()
+    trust, failed = (pd.read_csv(folder / "07_judge/summary" / name) for name in ("trust.csv", "failures.csv"))
+    titles = {
+        "What Party Align and PSA see in human speeches, by the way that training and test are kept apart (06)": wide,
+        "How far the judge can be trusted (07)": trust,
+        "What the judge could not rate (07)": failed,
     }
-    return [(title, _printed(pd.read_csv(folder / name))) for title, name in files.items()]
+    return [(title, _printed(frame)) for title, frame in titles.items()]
 
 
 def _printed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -162,13 +165,18 @@ def _signature(folder: Path, model: str, metric: str) -> str:
     return str(json.loads(files[0].read_text(encoding="utf-8")).get(metric, "")) if files else ""
 
 
-def signatures(folder: Path, model: str) -> list[dict[str, str]]:
-    """Metric and signature: the settings under which numbers may be compared."""
-    rows = {}
+def signatures(folder: Path, sets: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    """Each metric's signature and whose speeches have it: the settings under which numbers may be compared."""
+    found: dict[tuple[str, str], list[str]] = {}
     for stage in ("05_text_metrics", "06_political_alignment"):
-        for path in sorted((folder / stage / model).glob("*.signatures.json")):
-            rows |= json.loads(path.read_text(encoding="utf-8"))
-    return [{"metric": metric, "signature": _text(signature)} for metric, signature in rows.items()]
+        for model, kind in sets:
+            record = json.loads((folder / stage / model / f"{kind}.signatures.json").read_text(encoding="utf-8"))
+            for metric, signature in record.items():
+                found.setdefault((metric, _text(signature)), []).append(f"{model}/{kind}")
+    return [
+        {"metric": metric, "signature": signature, "of": "all" if len(owners) == len(sets) else ", ".join(owners)}
+        for (metric, signature), owners in found.items()
+    ]
 
 
 def provenance_rows(folder: Path) -> list[dict[str, str]]:
