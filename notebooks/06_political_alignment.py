@@ -90,6 +90,7 @@ pd.DataFrame(directions @ directions.T, index=list(parties), columns=list(partie
 from parliabench_utils.metrics.alignment import COLUMNS, align
 from parliabench_utils.metrics.speeches import by_job, extremes, per_job, read_speeches
 
+pd.set_option("display.max_colwidth", 400)  # speeches are to be read
 speeches = read_speeches(run)
 vectors = sentences.encode(speeches["generated_speech"].tolist())
 leave_out = (speeches["model"] == "human") & p.leave_out_human
@@ -115,14 +116,15 @@ extremes(speeches, "Party Align")
 from matplotlib import pyplot as plt
 
 centre = directions.mean(axis=0)
-axes_of_map = np.linalg.svd(directions - centre, full_matrices=False)[2][:2]
+weight = np.sqrt(np.array(list(store.counts("Party").values())))[:, None]  # small parties must not draw the map
+axes_of_map = np.linalg.svd((directions - centre) * weight, full_matrices=False)[2][:2]
 places, spots = (directions - centre) @ axes_of_map.T, (vectors - centre) @ axes_of_map.T
-fig, ax = plt.subplots(figsize=(7, 5))
-for number, (party, (x, y)) in enumerate(zip(parties, places, strict=True)):
+fig, ax = plt.subplots(figsize=(8, 5), layout="constrained")
+for party, place, color in zip(parties, places, plt.get_cmap("tab20").colors, strict=False):
     own = (speeches["Party"] == party).to_numpy()
-    ax.scatter(*spots[own].T, s=10, alpha=0.5, color=f"C{number % 10}")
-    ax.scatter(x, y, s=120, marker="X", color=f"C{number % 10}", edgecolor="black")
-    ax.annotate(party, (x, y), textcoords="offset points", xytext=(8, 4), fontsize=8)
+    ax.scatter(*spots[own].T, s=10, alpha=0.6, color=color)
+    ax.scatter(*place, s=100, marker="X", color=color, edgecolor="black", label=party)
+ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
 ax.set(title="Centroids (X) and speeches", xlabel="first direction", ylabel="second direction")
 plt.show()
 
@@ -212,7 +214,7 @@ signatures = {name: signature(sentences.signature, left_out, name) for name in (
 write_scores(run, speeches, COLUMNS, signatures)
 if run.writes_summary:
     rows = [
-        {"split": "", "check": "PSA by guessing", "statistic": k, "value": v, "n": len(speeches)}
+        {"split": "none", "check": "PSA by guessing", "statistic": k, "value": v, "n": len(speeches)}
         for k, v in guesses.items()
     ]
     write_csv(run.stage_folder() / "summary/validation.csv", pd.concat([validation, pd.DataFrame(rows)]))

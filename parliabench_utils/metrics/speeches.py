@@ -31,7 +31,12 @@ def read_speeches(run: Any) -> pd.DataFrame:
     rows = read_generated(run.folder, run.model_types)
     prompts = pd.DataFrame(read_jsonl(run.folder / "02_dataset/prompts.jsonl"))
     prompts = prompts.reindex(columns=["prompt_id", *PROMPT_FIELDS])
-    spoken = rows[rows["generated_speech"].notna()].merge(prompts, on="prompt_id", how="left", validate="many_to_one")
+    spoken = rows[rows["generated_speech"].notna()]
+    if spoken.empty:
+        raise ValueError(
+            f"no speech of {run.model_types} passed the checks of 04 (see its failures.csv): nothing to score"
+        )
+    spoken = spoken.merge(prompts, on="prompt_id", how="left", validate="many_to_one")
     order = {job: i for i, job in enumerate(run.model_types)}
     jobs = [order[job] for job in zip(spoken["model"], spoken["type"], strict=True)]
     spoken = spoken.assign(_job=jobs).sort_values(["_job", *KEYS], ignore_index=True).drop(columns="_job")
@@ -87,9 +92,9 @@ def correlations(speeches: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame
 def extremes(speeches: pd.DataFrame, column: str, n_words: int = 60) -> pd.DataFrame:
     """The speech with the lowest and the one with the highest value, and how they begin."""
     known = speeches.dropna(subset=column).sort_values([column, *KEYS])
-    shown = known.iloc[[0, -1]][["model", "type", "Party", column, "generated_speech"]].copy()
+    shown = known.iloc[[0, -1] if len(known) else []][["model", "type", "Party", column, "generated_speech"]].copy()
     shown["generated_speech"] = shown["generated_speech"].str.split().str[:n_words].str.join(" ")
-    return shown.rename(columns={"generated_speech": "begins"}).set_axis(["lowest", "highest"])
+    return shown.rename(columns={"generated_speech": "begins"}).set_axis(["lowest", "highest"][: len(shown)])
 
 
 def by_job(speeches: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
