@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from parliabench_utils.metrics.judge_parsing import Judgement, parse_judgement
 from parliabench_utils.models.judge_prompting import JudgePrompt, JudgeSpec
 from parliabench_utils.models.loading import LoadedModel, load_model
+from parliabench_utils.models.sampling import Sampling, decode_batch
 
 MIN_NEW_TOKENS = 100  # a verdict with a sentence of reason; with less room a prompt is too long to be asked
 CUT = "\x1e"  # marks the end of the shared part inside a rendered chat; `as_data` removes it from speeches
@@ -155,52 +156,25 @@ class TextEngine:
 
     def ask(self, prompts: list[JudgePrompt], seeds: list[int]) -> list[Reply]:
         """One reply a prompt, generated as one batch; a prompt without room for a reply is `prompt-too-long`."""
-        texts = [chat_text(self.loaded.tokenizer, prompt.text) for prompt in prompts]
-        lengths = [len(self.loaded.tokenizer.encode(text, add_special_tokens=False)) for text in texts]
-        rooms = [room_for_reply(n, self.spec.max_new_tokens, self.spec.context_switch) for n in lengths]
-        asked = [i for i, room in enumerate(rooms) if room]
+        encode = self.loaded.tokenizer.encode
+        ids = [encode(chat_text(self.loaded.tokenizer, q.text), add_special_tokens=False) for q in prompts]
+        rooms = [room_for_reply(len(i), self.spec.max_new_tokens, self.spec.context_switch) for i in ids]
         replies = [TOO_LONG] * len(prompts)
+        asked = [n for n, room in enumerate(rooms) if room]
         if asked:
             # one limit for the batch: padding counts towards the switch, so the longest prompt decides
-            limit = min(rooms[i] for i in asked)
-            raws = self._generate([texts[i] for i in asked], [seeds[i] for i in asked], limit)
-            for i, raw in zip(asked, raws, strict=True):
-                replies[i] = Reply(raw, parse_judgement(raw, (1, self.points)))
+            limit = min(rooms[n] for n in asked)
+            raws = self._generate([ids[n] for n in asked], [seeds[n] for n in asked], limit)
+            for n, raw in zip(asked, raws, strict=True):
+                replies[n] = Reply(raw, parse_judgement(raw, (1, self.points)))
         return replies
 
-    def _generate(self, texts: list[str], seeds: list[int], limit: int) -> list[str]:
+    def _generate(self, ids: list[list[int]], seeds: list[int], limit: int) -> list[str]:
         """Newly generated text only, without the prompt."""
-        import torch
-
-        tokenizer, model = self.loaded.tokenizer, self.loaded.model
-        batch = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False).to(self.loaded.device)
-        with torch.inference_mode():
-            output = model.generate(
-                **batch,
-                do_sample=False,
-                max_new_tokens=limit,
-                eos_token_id=tokenizer.convert_tokens_to_ids(self.loaded.spec.stop),
-                pad_token_id=tokenizer.pad_token_id,
-                logits_processor=self._sampling(seeds),
-            )
-        return tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
-
-    def _sampling(self, seeds: list[int]):
-        """Temperature, top-p, then Gumbel noise from each row's seed: the greedy choice among the sums is a sample."""
-        import torch
-        from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
-
-        if self.spec.temperature == 0:
-            return LogitsProcessorList()
-        sources = [torch.Generator().manual_seed(seed) for seed in seeds]
-
-        def add_noise(_ids, scores):
-            uniform = torch.stack([torch.rand(scores.shape[1], generator=source) for source in sources])
-            return scores.float() - torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7))).to(scores.device)
-
-        return LogitsProcessorList(
-            [TemperatureLogitsWarper(self.spec.temperature), TopPLogitsWarper(self.spec.top_p), add_noise]
-        )
+        tokenizer, sampling = self.loaded.tokenizer, Sampling(self.spec.temperature, self.spec.top_p, 1.0)
+        stops = tokenizer.convert_tokens_to_ids(self.loaded.spec.stop)
+        new = decode_batch(self.loaded.model, ids, seeds, sampling, limit, stops, tokenizer.pad_token_id)
+        return [tokenizer.decode(answer, skip_special_tokens=True) for answer, _ in new]
 
 
 def chat_text(tokenizer, user: str) -> str:
