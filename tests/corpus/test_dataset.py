@@ -3,14 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parliabench_utils.corpus import topics
+from parliabench_utils.corpus.card import DATA_FILES, write_card
 from parliabench_utils.corpus.dataset import (
     SPLITS,
     KeepRules,
     debate_of,
+    human_rows,
     keep_speeches,
     leaks,
     repair,
@@ -196,6 +198,7 @@ def test_too_few_contexts_give_fewer_prompts_and_say_so():
     assert prompts == [] and report["drawn"] == 0 and report["context too small"] > 0
 
 
+@settings(deadline=None, max_examples=40)
 @given(st.integers(1, 60), st.integers(0, 4), st.integers(0, 50))
 def test_places_always_add_up(n, least, seed):
     from parliabench_utils.corpus.prompts import _share_out
@@ -203,3 +206,23 @@ def test_places_always_add_up(n, least, seed):
     pool = pd.DataFrame(to_records(with_topics(speeches(60, seed))))
     places = _share_out(pool, n, least if n >= 12 else 0)
     assert sum(places.values()) == n and min(places.values()) >= 0
+
+
+def test_human_rows_are_the_speeches_themselves():
+    _, test, prompts, _ = drawn()
+    rows = human_rows(prompts, dict(zip(test["speech_id"], test["Speech"], strict=True)), 42)
+    assert [row["prompt_id"] for row in rows] == [prompt["prompt_id"] for prompt in prompts]
+    spoken = test.set_index("speech_id")["Speech"]
+    assert all(
+        row["generated_speech"] == spoken[prompt["speech_id"]] for row, prompt in zip(rows, prompts, strict=True)
+    )
+    assert {row["finish_reason"] for row in rows} == {"human"}
+
+
+def test_the_card_names_files_and_hashes(tmp_path):
+    for name in DATA_FILES:
+        (tmp_path / name).write_text("{}\n")
+    write_card(tmp_path, with_topics(speeches()), {"prompts": 20}, {"split": "a|b"})
+    card = (tmp_path / "README.md").read_text()
+    assert card.startswith("---\nlicense: cc-by-4.0") and "240 speeches" in card and "| split | a\\|b |" in card
+    assert card.count("ca3d163bab055381827226140568f3bef7eaac187cebd76878e0b63e9e442356") == len(DATA_FILES)

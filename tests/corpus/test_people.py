@@ -3,7 +3,7 @@
 from datetime import date, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parliabench_utils.corpus.people import Affiliation, affiliation_at, explain_affiliation, is_government, read_date
@@ -109,6 +109,7 @@ affiliations = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(affiliations, dates)
 def test_the_winner_holds_on_the_day_and_none_started_later(items, day):
     found, n, rule = explain_affiliation(items, day)
@@ -120,6 +121,7 @@ def test_the_winner_holds_on_the_day_and_none_started_later(items, day):
         assert n == len({item.ref for item in holding})
 
 
+@settings(deadline=None)
 @given(affiliations, dates)
 def test_order_matters_only_where_the_rule_says_so(items, day):
     forward, backward = explain_affiliation(items, day), explain_affiliation(items[::-1], day)
@@ -127,6 +129,7 @@ def test_order_matters_only_where_the_rule_says_so(items, day):
         assert (forward[0] and forward[0].ref) == (backward[0] and backward[0].ref)
 
 
+@settings(deadline=None)
 @given(affiliations, dates)
 def test_the_answer_changes_only_where_a_spell_begins_or_ends(items, day):
     edges = {item.start for item in items} | {item.end for item in items if item.end}
