@@ -107,10 +107,10 @@ class Generate(Job):
     temperature: float = Field(0.7, ge=0)
     top_p: float = Field(0.85, gt=0, le=1)
     repetition_penalty: float = Field(1.2, ge=1)
-    max_new_tokens: int = Field(200, ge=1)
+    max_new_tokens: int = Field(160, ge=1)
     min_words: int = Field(30, ge=1)
     max_words: int = Field(200, ge=1)
-    batch_size: int = Field(16, ge=1)
+    batch_size: int = Field(18, ge=1)
     variants_per_prompt: int = Field(1, ge=1)
     max_attempts: int = Field(3, ge=1)
     precision: Literal["auto", "fp32", "bf16", "nf4"] = "auto"
