@@ -327,10 +327,7 @@ plt.show()
 # Two metrics that rise and fall together say one thing twice; one that follows length says something about length.
 
 # %%
-from parliabench_utils.metrics.speeches import correlations
-
-together = correlations(speeches, [*shown, "n_words"])
-together.pivot(index="metric_a", columns="metric_b", values="spearman").round(2)
+speeches[[*shown, "n_words"]].corr("spearman").round(2)
 
 # %% [markdown]
 # ## What we learned
@@ -342,7 +339,7 @@ together.pivot(index="metric_a", columns="metric_b", values="spearman").round(2)
 # whether a speech sounds like its party, 07 asks a judge.
 
 # %%
-from parliabench_utils.metrics.speeches import write_scores
+from parliabench_utils.metrics.speeches import correlations, write_scores
 from parliabench_utils.run.artefacts import write_csv
 
 columns = [
@@ -356,7 +353,7 @@ columns = [
 columns = ["PPL", *columns, "BERTScore P", "BERTScore R", "BERTScore F1", "MoverScore", "n_tokens", "n_truncated"]
 write_scores(run, speeches, columns, signatures)
 if run.writes_summary:
-    write_csv(run.stage_folder() / "summary/correlations.csv", together)
+    write_csv(run.stage_folder() / "summary/correlations.csv", correlations(speeches, [*shown, "n_words"]))
 run.note("signatures", signatures)
 run.note("undefined", speeches[columns].isna().sum().loc[lambda n: n > 0].to_dict())
 run.note("truncated", {column: int(count) for column, count in cut.sum().items()})

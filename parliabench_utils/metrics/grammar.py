@@ -26,7 +26,7 @@ class CausalGrammar:
     tokenizer: Any
     name: str
     acceptability: Acceptability
-    batch_size: int = 16
+    batch_size: int = 32
 
     @property
     def signature(self) -> str:
