@@ -197,7 +197,8 @@ table12.display
 # %%
 from parliabench_utils.results.agreement import correlations, human_preference
 
-preference, agreement = human_preference(rows), correlations(rows)
+preference = human_preference(rows, draws=run.params.bootstrap_draws, seed=run.params.seed)
+agreement = correlations(rows)
 preference.set_index("metric").round(3)
 
 # %% [markdown]

@@ -10,6 +10,7 @@ import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS, Metric
 from parliabench_utils.results.cells import HUMAN, generated
+from parliabench_utils.results.compare import bootstrap_means
 
 MIN_PAIRS = 5  # below, a rank correlation is not shown
 
@@ -36,30 +37,25 @@ def correlations(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS) -> p
     )
 
 
-def human_preference(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS) -> pd.DataFrame:
-    """P(a human speech scores better than a generated one to the same prompt), ties half, with a 95 % Wilson interval.
+def human_preference(
+    scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS, draws: int = 2000, seed: int = 42
+) -> pd.DataFrame:
+    """P(a human speech scores better than a generated one to the same prompt), ties half.
 
-    0.5 means that the metric cannot tell them apart. Columns: metric, preference, low, high, n (pairs).
+    0.5 means that the metric cannot tell them apart. Columns: metric, preference, low and high (95 %, bootstrap over prompts), n.
     """
-    human = scores[scores["type"] == HUMAN].set_index("prompt_id")
+    human = scores[scores["type"] == HUMAN].drop_duplicates("prompt_id").set_index("prompt_id")
     rows = generated(scores)
     rows = rows[rows["prompt_id"].isin(human.index)]
-    return pd.DataFrame([_preference(human, rows, metric) for metric in metrics])
+    wins = np.column_stack([_wins(human, rows, metric) for metric in metrics])  # (pairs, metrics)
+    low, high = bootstrap_means(wins, rows["prompt_id"].to_numpy(), draws, seed)
+    counts = (~np.isnan(wins)).sum(axis=0)
+    means = np.divide(np.nansum(wins, axis=0), counts, out=np.full(len(metrics), np.nan), where=counts > 0)
+    names = [metric.name for metric in metrics]
+    return pd.DataFrame({"metric": names, "preference": means, "low": low, "high": high, "n": counts})
 
 
-def _preference(human: pd.DataFrame, rows: pd.DataFrame, metric: Metric) -> dict:
-    theirs = human[metric.column].reindex(rows["prompt_id"]).to_numpy(float)
-    gap = theirs - rows[metric.column].to_numpy(float)
-    gap = gap[~np.isnan(gap)] * (1 if metric.higher_is_better else -1)
-    if not gap.size:
-        return {"metric": metric.name, "preference": np.nan, "low": np.nan, "high": np.nan, "n": 0}
-    share = float((gap > 0).mean() + 0.5 * (gap == 0).mean())
-    low, high = wilson(share, gap.size)
-    return {"metric": metric.name, "preference": share, "low": low, "high": high, "n": gap.size}
-
-
-def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """95 % interval of a share of n."""
-    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return float(centre - half), float(centre + half)
+def _wins(human: pd.DataFrame, rows: pd.DataFrame, metric: Metric) -> np.ndarray:
+    """1 where the human speech is better, 0.5 for a tie, 0 where it is worse, NaN where a score is missing."""
+    gap = human[metric.column].reindex(rows["prompt_id"]).to_numpy(float) - rows[metric.column].to_numpy(float)
+    return (np.sign(gap if metric.higher_is_better else -gap) + 1) / 2

@@ -148,7 +148,10 @@ def s4(preference: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing
         )
         axes.grid(axis="both")
         axes.text(0.5, -0.55, "guessing ", ha="right", va="bottom", fontsize=6.5, color=GREY)
-        footnote(figure, f"Circles: computed metrics, squares: the judge; 95 % intervals; ties count half. {note}")
+        footnote(
+            figure,
+            f"Circles: computed metrics, squares: the judge; 95 % intervals over prompts; ties count half. {note}",
+        )
     text = ", ".join(f"{r.metric} {r.preference:.2f}" for r in preference.itertuples())
     return Drawing(
         "s4", "Does the metric know human speech?", f"Points with intervals: {text}.", figure, preference, inputs, note

@@ -83,6 +83,7 @@ def alignment_by(scores: pd.DataFrame, column: str, names: Names, inputs: tuple[
     display[names[HUMAN]] = human.reindex(display.index).map(number)
     counts = tuned.groupby(column)["n"]
     display["n a model"] = counts.apply(span).reindex(display.index)
+    display = display.rename_axis(columns=None)
     display.index = [f"{g}{'°' if counts.min()[g] < SMALL_GROUP else ''}" for g in display.index]
     display = display.rename_axis(column).reset_index()
     kind = "political party" if column == "Party" else "topic"
@@ -180,5 +181,6 @@ def table13(comparison: pd.DataFrame, names: Names, inputs: tuple[Path, ...]) ->
         "Fine-tuned minus baseline. t, p, d: pooled two-sample t-test (the paper's). Paired: within prompts, which all models share.",
         f"Pooled, Paired: gain or decline that is significant at 0.05 after Bonferroni; {comparison['family'].iloc[0]} "
         f"(paired: {comparison['paired_p_family'].iloc[0]}). Holm and Benjamini-Hochberg are in the CSV.",
+        "Self-BLEU compares speeches of a group with each other, so its values are not independent and its p is too small.",
     )
     return Table("table13", "Fine-tuned against baseline: all tests", data, display, notes, inputs)
