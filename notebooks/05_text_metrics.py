@@ -311,17 +311,10 @@ print("share of speeches cut:", cut.mean().round(3).to_dict())
 # ## All six together
 
 # %%
-from matplotlib import pyplot as plt
+from parliabench_utils.metrics.speeches import boxes
 
 shown = ["PPL", "Dist-2", "Self-BLEU", "GRUEN", "BERTScore F1", "MoverScore"]
-fig, axes = plt.subplots(2, 3, figsize=(10, 5), layout="constrained")
-for axis, column in zip(axes.flat, shown, strict=True):
-    values = {f"{m}\n{k}": g[column].dropna() for (m, k), g in speeches.groupby(["model", "type"], sort=False)}
-    axis.boxplot(list(values.values()), tick_labels=list(values))
-    axis.set_title(column, fontsize=9)
-    axis.tick_params(axis="x", labelsize=5)
-    axis.set_yscale("log" if column == "PPL" else "linear")
-plt.show()
+boxes(speeches, shown).show()
 
 # %% [markdown]
 # Two metrics that rise and fall together say one thing twice; one that follows length says something about length.

@@ -141,13 +141,9 @@ pd.crosstab(speeches["Party"], speeches["nearest_party"])
 # parties whose centroid lies in the middle, not parties that models imitate.
 
 # %%
-fig, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained", sharey=False)
-for axis, column in zip(axes, ["PSA", "Party Align"], strict=True):
-    values = {f"{m}\n{k}": g[column].dropna() for (m, k), g in speeches.groupby(["model", "type"], sort=False)}
-    axis.boxplot(list(values.values()), tick_labels=list(values))
-    axis.set_title(column)
-    axis.tick_params(axis="x", labelsize=6)
-plt.show()
+from parliabench_utils.metrics.speeches import boxes
+
+boxes(speeches, ["PSA", "Party Align", "margin"]).show()
 
 # %% [markdown]
 # ## Does the metric measure politics?

@@ -101,3 +101,22 @@ def by_job(speeches: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Mean of each column for each model and type, and the number of speeches, jobs in their order."""
     groups = speeches.groupby(JOB, sort=False)
     return groups[list(columns)].mean().assign(n=groups.size()).round(3)
+
+
+def boxes(speeches: pd.DataFrame, columns: Sequence[str], logarithmic: Sequence[str] = ("PPL",)) -> Any:
+    """A figure of one panel a column, in it a box for each model and type, first job on top."""
+    from matplotlib import pyplot as plt
+
+    jobs = {f"{model} {kind}": job for (model, kind), job in speeches.groupby(JOB, sort=False)}
+    n_rows = -(-len(columns) // 3)
+    size = (10, 0.6 + n_rows * (0.9 + 0.28 * len(jobs)))
+    fig, axes = plt.subplots(
+        n_rows, min(3, len(columns)), figsize=size, sharey=True, layout="constrained", squeeze=False
+    )
+    for axis, column in zip(axes.flat, columns, strict=False):
+        values = [job[column].dropna() for job in jobs.values()]
+        axis.boxplot(values, tick_labels=list(jobs), orientation="horizontal", widths=0.6)
+        axis.set(title=column, xscale="log" if column in logarithmic else "linear")
+        axis.tick_params(labelsize=8)
+    axes.flat[0].invert_yaxis()
+    return fig
