@@ -8,16 +8,17 @@ schedule is frozen by `max_steps`, and a killed run goes on from its last checkp
     result.log[-1]          # {"step": 36, "loss": 2.91, "held_out_loss": 3.05, "learning_rate": 2.8e-05, "tokens": 61234}
 """
 
+import json
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from parliabench_utils.models.loading import ModelSpec, keep_differentiable, load_base, load_tokenizer, weights_location
 from parliabench_utils.models.prompting import Example
 from parliabench_utils.models.training_plan import TrainingSettings, encode_rows, preflight, steps_of
-from parliabench_utils.run.artefacts import write_json, write_jsonl
+from parliabench_utils.run.artefacts import write_json, write_jsonl, write_text
 
 OUT_OF_MEMORY = (
     "out of memory while training {name}: halve batch_size and double gradient_accumulation (the same training), set "
@@ -231,6 +232,17 @@ def save_adapter(model, spec: ModelSpec, folder: Path, sha256: str | None) -> No
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def drop_other_checkpoints(spec: ModelSpec, settings: TrainingSettings, rows: list[dict], folder: Path) -> None:
+    """Delete checkpoints that another base, other settings or other speeches made; sign the folder for this training."""
+    import hashlib
+
+    text = json.dumps([spec.model_dump(), asdict(settings), rows], sort_keys=True, default=str)
+    signature, file = hashlib.sha256(text.encode()).hexdigest(), folder / "checkpoints" / "signature.txt"
+    if not file.is_file() or file.read_text(encoding="utf-8") != signature:
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        write_text(file, signature)
+
+
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest whole checkpoint: a kill while one is written leaves it without its last file, `trainer_state.json`."""
     whole = [file.parent for file in (folder / "checkpoints").glob("checkpoint-*/trainer_state.json")]
@@ -246,6 +258,7 @@ def train(
     """
     import torch
 
+    drop_other_checkpoints(spec, settings, train_rows, folder)
     trainer = make_trainer(spec, settings, train_rows, held_out, folder)
     checkpoint = last_checkpoint(folder)
     try:

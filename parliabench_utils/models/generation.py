@@ -203,7 +203,17 @@ def generate_file(
     """
     rejected_path = path.with_name(path.name.replace("shard-", "rejected-"))
     key = ("prompt_id", "variant")
-    with ResumableJsonl(path, key) as log, ResumableJsonl(rejected_path, (*key, "attempt")) as rejected:
+    with ResumableJsonl(path, key) as log:
+        if not log.rows:  # nothing to go on from: what lies beside it is of other parameters
+            for old in (rejected_path, rejected_path.with_name(rejected_path.name + ".partial")):
+                old.unlink(missing_ok=True)
+        _fill(loaded, kind, prompts, settings, checks, seed, log, rejected_path)
+        log.finish()
+    return log.rows
+
+
+def _fill(loaded, kind, prompts, settings, checks, seed, log: ResumableJsonl, rejected_path: Path) -> None:
+    with ResumableJsonl(rejected_path, (*log.key, "attempt")) as rejected:
         batches = even_batches(draft_prompts(loaded, prompts, settings), settings.batch_size)
         to_do = [batch for batch in batches if any(draft.key not in log.done for draft in batch)]
         finished = generate_batches(loaded, to_do, settings, checks, seed)
@@ -211,8 +221,6 @@ def generate_file(
             for draft in batch:
                 _append(draft, as_row(draft, loaded, kind), log, rejected)
         rejected.finish()
-        log.finish()
-    return log.rows
 
 
 def _append(draft: Draft, row: dict[str, Any], log: ResumableJsonl, rejected: ResumableJsonl) -> None:

@@ -146,6 +146,19 @@ def test_a_killed_training_goes_on_with_the_same_losses(trained, spec, tmp_path,
     )
 
 
+def test_checkpoints_of_another_training_are_dropped(spec, tmp_path):
+    from parliabench_utils.models.finetune import drop_other_checkpoints
+
+    drop_other_checkpoints(spec, SETTINGS, ROWS, tmp_path)
+    state = tmp_path / "checkpoints/checkpoint-2/trainer_state.json"
+    state.parent.mkdir()
+    state.write_text("{}")
+    drop_other_checkpoints(spec, SETTINGS, ROWS, tmp_path)
+    assert last_checkpoint(tmp_path) == state.parent
+    drop_other_checkpoints(spec, replace(SETTINGS, learning_rate=0.02), ROWS, tmp_path)
+    assert last_checkpoint(tmp_path) is None
+
+
 def test_the_adapter_loads_merged_and_changes_the_model(trained, spec):
     import torch
 

@@ -91,6 +91,13 @@ def test_a_killed_run_ends_with_the_same_files(tmp_path, monkeypatch):
     assert texts(broken.with_name("rejected-0.jsonl")) == texts(whole.with_name("rejected-0.jsonl"))
 
 
+def test_rejections_of_other_parameters_do_not_stay(tmp_path):
+    old = {"prompt_id": "p0", "variant": 0, "attempt": 1, "reasons": ["refusal"], "speech": "old"}
+    (tmp_path / "rejected-0.jsonl.partial").write_text(json.dumps(old) + "\n")
+    generate_file(tiny_loaded(), "x", PROMPTS[:2], SETTINGS, CHECKS, tmp_path / "shard-0.jsonl", 42)
+    assert old not in read_jsonl(tmp_path / "rejected-0.jsonl")
+
+
 def test_another_seed_gives_other_speeches(tmp_path):
     for seed in (1, 2):
         generate_file(tiny_loaded(), "x", PROMPTS[:2], SETTINGS, CHECKS, tmp_path / f"shard-{seed}.jsonl", seed)
