@@ -173,6 +173,7 @@ class Judge(Job):
 class Statistics(Common):
     """08_statistics."""
 
+    types: list[SpeechType] = Field(["baseline", "fine-tuned"], min_length=2)  # it compares the one with the other
     judge: str = "smollm2-constrained"
     missing: Literal["complete", "available"] = "complete"
     asterisk_test: Literal["pooled", "paired"] = "paired"
