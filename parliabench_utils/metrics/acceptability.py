@@ -213,7 +213,7 @@ def read_acceptability(folder: Path) -> Acceptability:
     """What `fit_acceptability` left in `folder`; FileNotFoundError names the stage to run."""
     import json
 
-    from parliabench_utils.models.encoders import file_sha256
+    from parliabench_utils.models.packaged import file_sha256
 
     path = Path(folder) / FILE
     if not path.is_file():

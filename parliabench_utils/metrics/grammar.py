@@ -82,9 +82,9 @@ def _batched(sentences: Sequence[str], kind: Any, name: str, limit: int, batch_s
     import torch
     from transformers import AutoTokenizer
 
-    from parliabench_utils.models.encoders import best_device
+    from parliabench_utils.models.loading import default_device
 
-    tokenizer, model = AutoTokenizer.from_pretrained(name), kind.from_pretrained(name).eval().to(best_device())
+    tokenizer, model = AutoTokenizer.from_pretrained(name), kind.from_pretrained(name).eval().to(default_device())
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     values = np.empty(len(sentences))
     for start in range(0, len(order), batch_size):

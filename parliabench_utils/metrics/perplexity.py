@@ -29,8 +29,7 @@ def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, s
     """Model, tokeniser and fingerprint: a file of `params/models/`, or a name for the hub such as `gpt2`."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from parliabench_utils.models.encoders import best_device
-    from parliabench_utils.models.loading import load_model
+    from parliabench_utils.models.loading import default_device, load_model
     from parliabench_utils.run.project import project_root
 
     if (project_root() / "params/models" / f"{name}.yaml").is_file():
@@ -42,7 +41,7 @@ def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, s
     except OSError as error:
         raise OSError(f"language model {name!r} has no file in params/models/ and is not downloaded") from error
     commit = getattr(model.config, "_commit_hash", None) or "unknown"
-    return model.eval().to(best_device()), tokenizer, f"{name}@{commit[:12]} {precision}"
+    return model.eval().to(default_device()), tokenizer, f"{name}@{commit[:12]} {precision}"
 
 
 def start_token(tokenizer: Any) -> int | None:

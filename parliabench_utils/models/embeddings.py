@@ -21,7 +21,6 @@ import numpy as np
 from parliabench_utils.models.embedding_cache import EmbeddingCache, text_key
 from parliabench_utils.models.encoders import (
     PACKAGED,
-    best_device,
     clean,
     cut_layers,
     encoder_folder,
@@ -31,6 +30,7 @@ from parliabench_utils.models.encoders import (
     unit_rows,
     with_specials,
 )
+from parliabench_utils.models.loading import default_device
 
 LONG_TEXT = {
     "chunk": "chunks of equal size, averaged by length",
@@ -63,7 +63,7 @@ class SentenceEncoder:
     def _loaded(self) -> tuple[Any, Any, str]:
         tokenizer, model, fingerprint = load_encoder(self.name)
         require_mean_pooling(encoder_folder(self.name))
-        return tokenizer, model.to(best_device()), fingerprint
+        return tokenizer, model.to(default_device()), fingerprint
 
     @cached_property
     def limit(self) -> int:
@@ -167,7 +167,7 @@ class TokenEncoder:
     @cached_property
     def _loaded(self) -> tuple[Any, Any, str]:
         tokenizer, model, fingerprint = load_encoder(self.name)
-        return tokenizer, cut_layers(model, self.layer).to(best_device()), fingerprint
+        return tokenizer, cut_layers(model, self.layer).to(default_device()), fingerprint
 
     @cached_property
     def limit(self) -> int:

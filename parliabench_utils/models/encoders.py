@@ -5,13 +5,15 @@ Used by `embeddings.py` only.
     tokenizer, model, fingerprint = load_encoder("all-MiniLM-L6-v2")
 """
 
-import hashlib
 import importlib.util
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from parliabench_utils.models.packaged import file_sha256, quiet_loading
 
 PACKAGED = {
     # name -> package, folder in it, sha256 of model.safetensors
@@ -28,10 +30,16 @@ def clean(text: str | None) -> str:
     return (text or "").encode("utf-8", "replace").decode("utf-8").strip()
 
 
+ON_HUB = {
+    "all-mpnet-base-v2": "sentence-transformers/all-mpnet-base-v2"
+}  # names that the paper writes without an owner
+
+
+@lru_cache(maxsize=8)
 def encoder_folder(name: str) -> Path | str:
     """Where the weights of `name` are: a package (checked by sha256), a folder, or else a name for the hub."""
     if name not in PACKAGED:
-        return Path(name) if Path(name).is_dir() else name
+        return Path(name) if Path(name).is_dir() else ON_HUB.get(name, name)
     package, folder, expected = PACKAGED[name]
     spec = importlib.util.find_spec(package)  # found, not imported: the package's own code is not needed
     if spec is None:
@@ -44,25 +52,18 @@ def encoder_folder(name: str) -> Path | str:
     return path
 
 
-def file_sha256(path: Path) -> str:
-    """Hex sha256 of a file."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def load_encoder(name: str) -> tuple[Any, Any, str]:
     """Tokeniser, float32 model in eval mode, and a fingerprint of the weights (a sha256 or the hub's commit).
 
     Raises OSError with what to do where the weights are neither installed nor on the hub's disk cache.
     """
     from transformers import AutoModel, AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()
     folder = encoder_folder(name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModel.from_pretrained(folder, dtype="float32").eval()
+        with quiet_loading():
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+            model = AutoModel.from_pretrained(folder, dtype="float32").eval()
     except OSError as error:
         raise OSError(
             f"encoder {name!r} is neither packaged ({', '.join(PACKAGED)}) nor downloaded: run "
@@ -117,14 +118,8 @@ def cut_layers(model: Any, layer: int) -> Any:
     return model
 
 
-def best_device() -> str:
-    """`cuda` where there is one, else `cpu`."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def require_mean_pooling(folder: Path | str) -> None:
+    """ValueError where a folder of sentence-transformers asks for another pooling than the mean."""
     config = folder / "1_Pooling" / "config.json" if isinstance(folder, Path) else None
     if config and config.is_file() and not json.loads(config.read_text()).get("pooling_mode_mean_tokens", True):
         raise ValueError(f"{config}: only mean pooling is supported (all-MiniLM and all-mpnet use it)")

@@ -184,3 +184,25 @@ def test_guessers_and_anova():
     f, eta = anova(np.array([1.0, 2.0, 3.0, 4.0]), ["a", "a", "b", "b"])
     assert (f, eta) == (pytest.approx(8.0), pytest.approx(0.8))
     assert np.isnan(anova(np.array([1.0, 2.0]), ["a", "b"])).all()
+
+
+def test_swapped_labels_on_members_own_words():
+    """The same with real vectors of the embedded corpus: centroids from half of the debates, speeches from the others."""
+    from parliabench_utils.corpus import read_corpus
+    from parliabench_utils.models.embeddings import SentenceEncoder
+    from parliabench_utils.run.project import corpus_folder
+
+    speeches = read_corpus(corpus_folder("mini", "data"))
+    speeches = speeches[(speeches["kind"] == "speech") & speeches["n_words"].between(35, 120)].sort_values("speech_id")
+    chosen = speeches[speeches["party"].isin(["Crossbench", "Labour", "Scottish National Party"])]
+    chosen = chosen.groupby("party").head(30)
+    debates = pd.factorize(chosen["sitting_id"] + chosen["section"], sort=True)[0]
+    vectors = SentenceEncoder(cache=False).encode(chosen["text"].tolist())
+    train, labels = debates % 2 == 0, chosen["party"].to_numpy(dtype=object)
+    made = centroids(vectors[train], labels[train])
+    before = party_alignment(vectors[~train], labels[~train], made)
+    after = party_alignment(vectors[~train], labels[~train], swap(made, "Crossbench", "Scottish National Party"))
+    change = pd.Series(after - before).groupby(labels[~train]).mean()
+    assert change["Crossbench"] < 0
+    assert change["Scottish National Party"] < 0
+    assert change["Labour"] == 0
