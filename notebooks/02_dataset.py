@@ -105,8 +105,11 @@ from parliabench_utils.corpus.topics import classify_topics
 
 direct = kept[kept["topic_method"] == "direct"]
 guessed = classify_topics(direct["text"].tolist(), sentences, direct["section"].tolist())["topic"].to_numpy()
-agreement = (guessed == direct["topic"]).mean() if len(direct) else float("nan")
-print(f"the classifier agrees with {agreement:.0%} of {len(direct):,} direct mappings (guessing: {1 / 21:.0%})")
+agreement = (guessed == direct["topic"]).mean() if len(direct) else None
+if agreement is None:
+    print("this corpus has no topics of its own to compare with")
+else:
+    print(f"the classifier agrees with {agreement:.0%} of {len(direct):,} direct mappings (guessing: {1 / 21:.0%})")
 
 # %% [markdown]
 # ## The data set: Table 3 and Figure 2
@@ -269,7 +272,7 @@ acceptability
 run.note("dropped", dropped["rule"].value_counts().to_dict())
 run.note("prompts", report)
 run.note("topics", {"encoder": sentences.signature, **kept["topic_method"].value_counts().to_dict()})
-run.note("topic_agreement_with_direct", None if len(direct) == 0 else round(float(agreement), 6))
+run.note("topic_agreement_with_direct", None if agreement is None else round(float(agreement), 6))
 run.note("leaks", leaks(*divided[p.split]))
 run.note("acceptability", acceptability)
 run.finish()
