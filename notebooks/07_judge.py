@@ -199,9 +199,10 @@ print(f"constant: {', '.join(constant) or 'none'}; spread under 5 % of the scale
 # %% [markdown]
 # ## What we learned
 #
-# - The demo's judge has 135 million parameters. It gives every speech nearly the same score on all dimensions; it notices broken word
-#   order and little else. Its numbers prove that the pipeline runs; they are **no evidence about speeches**, and no ranking should be
-#   read from them. Even the paper's judge was trained on scales of 2, 3 and 5 points, not 10.
+# - The demo's judge has 135 million parameters. It gives every speech nearly the same score on all dimensions; the shares above
+#   say what spoiling it notices, on a handful of speeches. Its numbers prove
+#   that the pipeline runs; they are **no evidence about speeches**, and no ranking should be read from them. Even the paper's
+#   judge was trained on scales of 2, 3 and 5 points, not 10.
 # - What the judge could not say is missing, counted in `failures.csv`, and never a number.
 # - Where to go next: 08 joins these scores to the computed metrics and tests what fine-tuning changed.
 
