@@ -52,14 +52,14 @@ def drawings(folder, kept=None) -> list[f.Drawing]:
 
 def test_files_are_the_same_twice_and_undated(folder, tmp_path):
     for place in (tmp_path / "a", tmp_path / "b"):
-        for drawing in drawings(folder):
+        for drawing in drawings(folder)[::3]:  # a bar chart, a heat map and points; all are written in test_report
             f.write_figure(drawing, place)
     files = sorted((tmp_path / "a/figures").iterdir())
-    assert len(files) == 11 * 4
+    assert len(files) == 4 * 4
     for path in files:
         assert path.read_bytes() == (tmp_path / "b/figures" / path.name).read_bytes(), path.name
         assert b"CreationDate" not in path.read_bytes()
-    record = json.loads((tmp_path / "a/figures/fig4.json").read_text())
+    record = json.loads((tmp_path / "a/figures/fig2.json").read_text())
     assert record["alt"] and record["title"]
 
 
