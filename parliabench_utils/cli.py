@@ -65,7 +65,7 @@ def _fetch_corpus(options: argparse.Namespace) -> None:
 
 
 def _fetch_models(options: argparse.Namespace) -> None:
-    from parliabench_utils.models.loading import fetch_model
+    from parliabench_utils.models.fetch import fetch_model
 
     for name in options.names:
         print(f"{name}: revision {fetch_model(name)}")

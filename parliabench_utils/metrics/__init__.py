@@ -1,1 +1,1 @@
-"""Section 4 of the paper: eight computed metrics and the judge. Each gives float64 arrays of shape (n_speeches,), NaN where undefined."""
+"""Section 4 of the paper: eight computed metrics and the judge; float64 arrays of shape (n_speeches,), NaN where undefined."""

@@ -211,14 +211,17 @@ def _require(stage: str, inputs: list[Path], folder: Path) -> None:
     missing = [path for path in inputs if not path.exists()]
     if not missing:
         return
-    lines = []
-    for path in missing:
-        inside = path.relative_to(folder).parts[0] if path.is_relative_to(folder) else None
-        remedy = (
-            f"run {inside} first" if inside in STAGES else "run 08_statistics first" if inside else "check the name"
-        )
-        lines.append(f"{provenance.name_in_manifest(path, folder)} ({remedy})")
+    lines = [f"{provenance.name_in_manifest(path, folder)} ({_remedy(stage, path, folder)})" for path in missing]
     raise FileNotFoundError(f"{stage}: missing input: {'; '.join(lines)}")
+
+
+def _remedy(stage: str, path: Path, folder: Path) -> str:
+    if path.is_relative_to(folder):
+        writer = path.relative_to(folder).parts[0]
+        return f"run {writer if writer in STAGES else '08_statistics'} first"
+    if stage == "01_ingest":
+        return "give the corpus with --set corpus=FOLDER, or run `python -m parliabench_utils fetch-corpus`"
+    return "check the name"
 
 
 def _locked(folder: Path, name: str) -> FileLock:

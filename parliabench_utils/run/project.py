@@ -41,16 +41,12 @@ def cache_folder(name: str) -> Path:
     return folder
 
 
-def find_data(name: str, data_root: str) -> Path:
-    """A file or folder that a parameter names: as given (relative to the project's root), else under `data_root`."""
-    root = project_root()
-    candidates = [root / name, root / data_root / name]
-    for candidate in candidates:
-        if candidate.exists():
-            return candidate.resolve()
-    raise FileNotFoundError(f"{name!r} was not found; looked at {' and '.join(str(path) for path in candidates)}")
-
-
 def corpus_folder(corpus: str, data_root: str) -> Path:
-    """The corpus that the parameter `corpus` names: `mini` is the embedded one, else a root file or folder (`find_data`)."""
-    return Path(__file__).resolve().parents[1] / "corpus/mini" if corpus == "mini" else find_data(corpus, data_root)
+    """The corpus that the parameter `corpus` names: `mini` is the embedded one, else a root file or folder.
+
+    A name is looked up from the project's root, then under `data_root`; whether it is there is the caller's to check.
+    """
+    if corpus == "mini":
+        return Path(__file__).resolve().parents[1] / "corpus/mini"
+    given = project_root() / corpus
+    return (given if given.exists() else project_root() / data_root / corpus).resolve()

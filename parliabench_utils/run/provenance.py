@@ -68,7 +68,10 @@ def row_count(path: Path) -> int | None:
 
 
 def source_files(notebook: Path) -> list[Path]:
-    """The notebook and every module of the package that it imports, directly or not: the code that its outputs depend on."""
+    """The notebook, every module of the package that it imports, directly or not, and the templates and tables in their rooms.
+
+    The embedded corpus is no code: it is an input of 01.
+    """
     package = project_root() / "parliabench_utils"
     found: set[Path] = set()
     waiting = [notebook]
@@ -78,7 +81,11 @@ def source_files(notebook: Path) -> list[Path]:
             continue
         found.add(file)
         waiting += [path for name in _imported_names(file) for path in _module_files(package, name)]
-    return sorted(found)
+    return sorted(found | {path for room in {file.parent for file in found} for path in _room_data(room)})
+
+
+def _room_data(room: Path) -> list[Path]:
+    return [path for kind in ("templates/*", "paper_tables/*.csv") for path in room.glob(kind) if path.is_file()]
 
 
 def _imported_names(file: Path) -> set[str]:

@@ -21,7 +21,9 @@ from parliabench_utils.run.session import RUNNER_VARIABLE
 
 LOG_LINES_SHOWN = 20
 LARGE_NOTEBOOK_BYTES = 5 * 2**20
-KERNEL_CONFIGURATION = "c.HistoryManager.enabled = False\nc.IPKernelApp.log_level = 50  # the interrupt at shutdown is no error\n"
+KERNEL_CONFIGURATION = (
+    "c.HistoryManager.enabled = False\nc.IPKernelApp.log_level = 50  # the interrupt at shutdown is no error\n"
+)
 
 
 class StageFailed(RuntimeError):

@@ -9,6 +9,7 @@ writes the manifest with `mode: interactive`.
 """
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ def _set_up(params: Common) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    warnings.filterwarnings("ignore", message="IProgress not found")
     seed_everything(params.seed)
 
 
