@@ -17,7 +17,8 @@ from parliabench_utils.run.workflow import jobs
 PROFILE = config.get("profile", "demo")
 SETTINGS = shlex.split(str(config.get("set", "")))
 RUN = str(config["run"]) if "run" in config else None
-JOBS = jobs(PROFILE, RUN, config.get("group_by", "all"), dict(map(parse_setting, SETTINGS)))
+GROUP_BY = config.get("group_by", "all")
+JOBS = jobs(PROFILE, RUN, GROUP_BY, dict(map(parse_setting, SETTINGS)))
 
 
 def command(job):
@@ -27,6 +28,15 @@ def command(job):
         [sys.executable, "-m", "parliabench_utils", "run", job.stage, "--profile", PROFILE, "--run", job.params.run]
         + [*job.arguments, *options]
     )
+
+
+def waits_for(number):
+    """The jobs whose outputs it reads; where one call does all models, also the call before it, so that each has the machine.
+
+    (Snakemake 9.15 does not count the cores of a job that is ready alone, and would start 05, 06 and 07 on top of each other.)
+    """
+    before = JOBS[max(number - 1, 0) : number] if GROUP_BY == "all" else []
+    return list(dict.fromkeys(str(job.done) for job in [*JOBS[number].after, *before]))
 
 
 # A job whose outputs were removed is not done; the runner looks at their hashes too.
@@ -44,13 +54,13 @@ rule all:
         [str(job.done) for job in JOBS],
 
 
-for job in JOBS:
+for number, job in enumerate(JOBS):
 
     rule:
         name:
             job.name.replace("-", "_").replace(".", "_")
         input:
-            [str(earlier.done) for earlier in job.after],
+            waits_for(number),
         output:
             str(job.done),
         params:
