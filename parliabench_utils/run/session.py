@@ -8,6 +8,7 @@ writes the manifest with `mode: interactive`.
     run.finish()
 """
 
+import logging
 import os
 import warnings
 from pathlib import Path
@@ -96,6 +97,7 @@ def _set_up(params: Common) -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     warnings.filterwarnings("ignore", message="IProgress not found")
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # a line about a faster kernel that needs the network
     seed_everything(params.seed)
 
 
