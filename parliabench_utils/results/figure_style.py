@@ -134,7 +134,8 @@ def heatmap(
         light = np.isnan(value) or _luminance(palette(scale(value))) > 0.3
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color=INK if light else "white")
     axes.set_xticks(
-        range(len(values.columns)), [fill(str(c), 9 if len(values.columns) > narrow else 13) for c in values.columns]
+        range(len(values.columns)),
+        [fill(str(c), 9 if len(values.columns) > narrow else 13, break_long_words=False) for c in values.columns],
     )
     axes.set_yticks(range(len(values.index)), values.index)
     axes.tick_params(length=0)
