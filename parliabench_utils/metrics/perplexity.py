@@ -37,7 +37,8 @@ def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, s
         return loaded.model, loaded.tokenizer, loaded.fingerprint
     dtype = {"fp32": "float32", "bf16": "bfloat16"}[precision]
     try:
-        tokenizer, model = AutoTokenizer.from_pretrained(name), AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True)
     except OSError as error:
         raise OSError(f"language model {name!r} has no file in params/models/ and is not downloaded") from error
     commit = getattr(model.config, "_commit_hash", None) or "unknown"

@@ -93,6 +93,8 @@ def _set_up(params: Common) -> None:
     if params.offline:
         os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
     os.environ["OMP_NUM_THREADS"] = str(params.n_threads)
+    # Threads that spin while they wait make a busy laptop many times slower, and a free one hardly faster.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

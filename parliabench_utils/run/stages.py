@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from parliabench_utils.run.params import Common
+from parliabench_utils.run.params import Common, read_yaml
 from parliabench_utils.run.project import corpus_folder, project_root
 
 HUMAN = "human"
@@ -68,7 +68,11 @@ def _dataset(*names: str) -> Callable[[Common, Path], list[Path]]:
 
 def _model_files(params: Common) -> list[Path]:
     chosen = [params.model] if getattr(params, "model", "") else params.models
-    return [project_root() / "params/models" / f"{name}.yaml" for name in chosen if name != HUMAN]
+    return [_model_file(name) for name in chosen if name != HUMAN]
+
+
+def _model_file(name: str) -> Path:
+    return project_root() / "params/models" / f"{name}.yaml"
 
 
 def generated_files(params: Common, folder: Path, numbers: list[int]) -> list[Path]:
@@ -112,16 +116,25 @@ def _scoring_inputs(stage: str, *dataset: str) -> Callable[[Common, Path], list[
 
 def _scored(stage: str, suffix: str, *summary: str) -> Callable[[Common, Path], list[Path]]:
     def outputs(params: Common, folder: Path) -> list[Path]:
-        files = [folder / stage / m / f"{t}{suffix}" for m, t in model_types(stage, params)]
+        names = (suffix, ".signatures.json")
+        files = [folder / stage / m / f"{t}{name}" for m, t in model_types(stage, params) for name in names]
         compared = [folder / stage / "summary" / name for name in summary] if writes_summary(params) else []
         return files + compared
 
     return outputs
 
 
+def _text_metrics_inputs(params: Common, folder: Path) -> list[Path]:
+    names = ("prompts.jsonl", "train.jsonl", "references.jsonl", "shared")
+    reader = _model_file(params.language_model)  # a name for the hub has no file
+    return [*_scoring_inputs("05_text_metrics", *names)(params, folder), *([reader] if reader.exists() else [])]
+
+
 def _judge_inputs(params: Common, folder: Path) -> list[Path]:
     judge = project_root() / "params/judges" / f"{params.judge}.yaml"
-    return [*_scoring_inputs("07_judge", "prompts.jsonl")(params, folder), judge]
+    model = read_yaml(judge)["model"] if judge.exists() else None
+    files = [judge, *([_model_file(model)] if isinstance(model, str) else [])]
+    return [*_scoring_inputs("07_judge", "prompts.jsonl")(params, folder), *files]
 
 
 def _judge_outputs(params: Common, folder: Path) -> list[Path]:
@@ -132,17 +145,24 @@ def _judge_outputs(params: Common, folder: Path) -> list[Path]:
 
 def _statistics_inputs(params: Common, folder: Path) -> list[Path]:
     prepared = ["01_ingest/speeches.parquet", "01_ingest/dropped.csv", "02_dataset", "04_generate"]
-    return [folder / name for name in [*prepared, "05_text_metrics", "06_political_alignment", "07_judge"]]
+    scored = ["05_text_metrics", "06_political_alignment", "07_judge"]
+    return [*(folder / name for name in [*prepared, *scored]), *_model_files(params)]
 
 
 def _statistics_outputs(params: Common, folder: Path) -> list[Path]:
-    tables = [folder / "tables" / f"table{n:02d}.{kind}" for n in range(1, 14) for kind in ("csv", "tex")]
-    extra = [folder / "tables" / name for name in ("anova.csv", "paper_audit.csv")]
-    return [folder / "08_statistics/scores.parquet", *tables, *extra]
+    names = [*(f"table{n:02d}" for n in range(1, 14)), "anova", "paper_audit"]
+    tables = [folder / "tables" / f"{name}.{kind}" for name in names for kind in ("csv", "tex", "json")]
+    return [folder / "08_statistics/scores.parquet", *tables]
+
+
+def _figure_inputs(params: Common, folder: Path) -> list[Path]:
+    made = [name for name in STAGES if name != "09_figures"]
+    return [*(folder / name for name in [*made, "tables"]), project_root() / "params"]
 
 
 def _figure_outputs(params: Common, folder: Path) -> list[Path]:
-    figures = [folder / "figures" / f"fig{n}.{kind}" for n in range(1, 9) for kind in ("pdf", "png")]
+    names = [*(f"fig{n}" for n in range(1, 9)), *(f"s{n}" for n in range(1, 5))]
+    figures = [folder / "figures" / f"{name}.{kind}" for name in names for kind in ("pdf", "png", "csv", "json")]
     return [*figures, folder / "report.html"]
 
 
@@ -180,7 +200,7 @@ STAGES = {
             "05_text_metrics",
             "Text metrics",
             ("model", "type"),
-            _scoring_inputs("05_text_metrics", "prompts.jsonl", "train.jsonl", "references.jsonl", "shared"),
+            _text_metrics_inputs,
             _scored("05_text_metrics", ".parquet", "correlations.csv"),
         ),
         Stage(
@@ -196,18 +216,7 @@ STAGES = {
             "09_figures",
             "Figures and report",
             (),
-            lambda params, folder: [
-                folder / name
-                for name in (
-                    "01_ingest",
-                    "02_dataset",
-                    "03_finetune",
-                    "04_generate",
-                    "07_judge/summary",
-                    "08_statistics",
-                    "tables",
-                )
-            ],
+            _figure_inputs,
             _figure_outputs,
         ),
     )
