@@ -84,7 +84,10 @@ def _batched(sentences: Sequence[str], kind: Any, name: str, limit: int, batch_s
 
     from parliabench_utils.models.loading import default_device
 
-    tokenizer, model = AutoTokenizer.from_pretrained(name), kind.from_pretrained(name).eval().to(default_device())
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(name),
+        kind.from_pretrained(name, use_safetensors=True).eval().to(default_device()),
+    )
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     values = np.empty(len(sentences))
     for start in range(0, len(order), batch_size):

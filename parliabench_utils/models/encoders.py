@@ -63,7 +63,7 @@ def load_encoder(name: str) -> tuple[Any, Any, str]:
     try:
         with quiet_loading():
             tokenizer = AutoTokenizer.from_pretrained(folder)
-            model = AutoModel.from_pretrained(folder, dtype="float32").eval()
+            model = AutoModel.from_pretrained(folder, dtype="float32", use_safetensors=True).eval()
     except OSError as error:
         raise OSError(
             f"encoder {name!r} is neither packaged ({', '.join(PACKAGED)}) nor downloaded: run "

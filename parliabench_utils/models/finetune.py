@@ -110,7 +110,14 @@ def as_dataset(examples: list[Example], settings: TrainingSettings):
     return Dataset.from_list(rows)
 
 
-def trainer_arguments(settings: TrainingSettings, rows: int, folder: Path, resuming: bool = False):
+def whole_batches(rows: int, at_most: int) -> int:
+    """The largest batch size that leaves no row over: the trainer drops an incomplete batch, held-out ones too."""
+    return next((size for size in range(min(rows, at_most), 1, -1) if rows % size == 0), 1)
+
+
+def trainer_arguments(
+    settings: TrainingSettings, rows: int, folder: Path, resuming: bool = False, held_out: int | None = None
+):
     """TRL's SFTConfig: every value from the settings, nothing left to a default that a release may change."""
     import torch
     from trl import SFTConfig
@@ -121,7 +128,7 @@ def trainer_arguments(settings: TrainingSettings, rows: int, folder: Path, resum
         max_steps=steps,
         warmup_steps=warmup,
         per_device_train_batch_size=settings.batch_size,
-        per_device_eval_batch_size=settings.batch_size,
+        per_device_eval_batch_size=whole_batches(held_out or settings.held_out_rows, settings.batch_size),
         gradient_accumulation_steps=settings.gradient_accumulation,
         learning_rate=settings.learning_rate,
         lr_scheduler_type=settings.scheduler,
@@ -134,10 +141,10 @@ def trainer_arguments(settings: TrainingSettings, rows: int, folder: Path, resum
         completion_only_loss=True,
         dataloader_drop_last=True,
         eval_strategy="steps",
-        eval_steps=settings.eval_every,
+        eval_steps=min(settings.eval_every, steps),
         eval_on_start=not resuming,  # the log of a resumed run has the base's loss already
         logging_strategy="steps",
-        logging_steps=settings.log_every,
+        logging_steps=min(settings.log_every, steps),
         save_strategy="steps",
         save_steps=settings.save_every,
         save_total_limit=2,
@@ -195,11 +202,12 @@ def make_trainer(spec, settings: TrainingSettings, train_rows: list[dict], held_
 
     disable_progress_bars()  # each step of a bar is a line of the executed notebook
     data = as_dataset(examples, settings)
+    held_out_data = as_dataset(encode_rows(spec, tokenizer, held_out, settings.max_length), settings)
     trainer = SFTTrainer(
         model=model,
-        args=trainer_arguments(settings, len(data), folder, resuming=last_checkpoint(folder) is not None),
+        args=trainer_arguments(settings, len(data), folder, last_checkpoint(folder) is not None, len(held_out_data)),
         train_dataset=data,
-        eval_dataset=as_dataset(encode_rows(spec, tokenizer, held_out, settings.max_length), settings),
+        eval_dataset=held_out_data,
         processing_class=tokenizer,
     )
     from transformers import PrinterCallback

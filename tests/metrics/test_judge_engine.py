@@ -116,7 +116,10 @@ def test_engine_and_url_must_agree():
 @pytest.mark.hub
 def test_flow_judge_answers():
     spec = read_judge_spec("flow-judge")
-    flow = open_engine(spec)
+    try:
+        flow = open_engine(spec)
+    except OSError:
+        pytest.skip("Flow-Judge is not on this machine: python -m parliabench_utils fetch-models flow-judge")
     (reply,) = flow.ask(judge_prompts(spec, SPEECH)[:1], [0])
     assert not isinstance(flow, WeightedEngine)
     assert 1 <= reply.judgement.score <= 10

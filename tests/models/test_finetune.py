@@ -7,7 +7,7 @@ from families import ROW
 from tiny import tiny_model
 
 from parliabench_utils.models import finetune
-from parliabench_utils.models.finetune import as_dataset, last_checkpoint, log_rows, train
+from parliabench_utils.models.finetune import as_dataset, last_checkpoint, log_rows, train, whole_batches
 from parliabench_utils.models.loading import load_model, load_tokenizer, read_model_spec
 from parliabench_utils.models.packaged import file_sha256
 from parliabench_utils.models.prompting import Example
@@ -187,3 +187,10 @@ def test_out_of_memory_says_what_to_change(spec, tmp_path, monkeypatch):
     monkeypatch.setattr(SFTTrainer, "train", full)
     with pytest.raises(MemoryError, match="halve batch_size"):
         train(spec, SETTINGS, ROWS, ROWS[:2], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "at_most", "expected"), [(8, 4, 4), (2, 4, 2), (7, 4, 1), (9, 4, 3), (64, 8, 8), (1, 4, 1)]
+)
+def test_no_held_out_row_is_dropped_for_an_incomplete_batch(rows, at_most, expected):
+    assert whole_batches(rows, at_most) == expected

@@ -109,3 +109,8 @@ def test_a_round_trip_through_jupytext_changes_nothing(name):
     again = jupytext.reads(jupytext.writes(notebook, fmt="ipynb"), fmt="ipynb")
     before = [(c.cell_type, c.source, c.metadata.get("tags")) for c in notebook.cells]
     assert [(c.cell_type, c.source, c.metadata.get("tags")) for c in again.cells] == before
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_judge_that_rates_is_the_one_that_is_reported(profile):
+    assert len({read(profile, name)["judge"] for name in ("07_judge", "08_statistics", "09_figures")}) == 1
