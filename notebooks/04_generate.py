@@ -122,7 +122,7 @@ run.note("models", fingerprints)
 # %% [markdown]
 # ## Side by side
 #
-# One prompt, all answers. An empty cell is a prompt for which no attempt passed.
+# One prompt, all answers. An empty answer is one for which no attempt passed.
 
 # %%
 from textwrap import shorten
@@ -130,9 +130,9 @@ from textwrap import shorten
 from parliabench_utils.models.selection import read_generated
 
 speeches = read_generated(run.folder, run.model_types)
-first = speeches[speeches["prompt_id"] == prompts[0]["prompt_id"]]
+first = speeches[speeches["prompt_id"] == prompts[0]["prompt_id"]].fillna({"generated_speech": ""})
 for row in first.itertuples():
-    print(f"--- {row.model}, {row.type}, attempt {row.attempts} ---\n{shorten(row.generated_speech or '', 600)}\n")
+    print(f"--- {row.model}, {row.type}, attempt {row.attempts} ---\n{shorten(row.generated_speech, 600)}\n")
 
 # %%
 from parliabench_utils.models.selection import summary

@@ -61,6 +61,7 @@ def plan(spec: ModelSpec, settings: TrainingSettings, rows: list[dict]) -> dict[
 def model_card(spec: ModelSpec, settings: TrainingSettings, facts: dict[str, Any], log: list[dict]) -> str:
     """The adapter's README: base, data with hashes, hyperparameters, losses. Nothing in it depends on the clock."""
     before, *_, after = [row for row in log if row["held_out_loss"] is not None]
+    losses = f"{before['held_out_loss']:.4f} before, {after['held_out_loss']:.4f} after {after['step']} steps"
     lines = [
         f"# {spec.display}, tuned on parliamentary speeches",
         "",
@@ -68,7 +69,7 @@ def model_card(spec: ModelSpec, settings: TrainingSettings, facts: dict[str, Any
         f"Base licence: {spec.licence}. The speeches are CC BY 4.0 (ParlaMint). It writes invented speeches: never present",
         "one as said by a member.",
         "",
-        f"Held-out loss (nats a token): {before['held_out_loss']:.4f} before, {after['held_out_loss']:.4f} after {after['step']} steps.",
+        f"Held-out loss (nats a token): {losses}.",
         "",
         *_table("Data", facts),
         *_table("Training", asdict(settings)),
