@@ -37,7 +37,7 @@ def test_a_second_run_skips_every_stage(slice_outputs):
 def test_tables_and_figures_are_all_there(run):
     for name in TABLES:
         assert pd.read_csv(run / f"tables/{name}.csv").shape[0] > 0, name
-        assert "tabular" in (run / f"tables/{name}.tex").read_text()
+        assert re.search(r"begin\{(tabular|longtable)", (run / f"tables/{name}.tex").read_text())
     for number in range(1, 9):
         assert (run / f"figures/fig{number}.pdf").read_bytes().startswith(b"%PDF")
         assert (run / f"figures/fig{number}.png").read_bytes().startswith(b"\x89PNG")
