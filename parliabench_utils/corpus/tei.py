@@ -7,6 +7,7 @@ tree and is forgotten after it is read, so memory grows with the text alone.
     >>> speeches.loc[0, ["speech_id", "date", "house", "party", "text"]]                # doctest: +SKIP
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -65,7 +66,8 @@ def read_corpus(
 def _read_files(corpus: Corpus, workers: int, stop: bool) -> Iterator[tuple[Path, object]]:
     """Yield (path, (rows, dropped) or CorpusError) for each file in order, whatever the number of processes."""
     read = partial(_read_one, corpus)
-    if workers <= 1 or len(corpus.files) < 2:
+    workers = min(workers, len(corpus.files), os.cpu_count() or 1)  # more only fill the memory
+    if workers <= 1:
         yield from zip(corpus.files, map(read, corpus.files), strict=True)
         return
     from multiprocessing import get_context
