@@ -68,7 +68,7 @@ p = run.params
 # ## The speeches to learn from
 #
 # A training speech comes with its context: party, topic, section, orientation and House. The held-out speeches are
-# from the test set, so no debate of theirs is in the training data.
+# from the test set of notebook 02.
 
 # %%
 import pandas as pd

@@ -146,7 +146,7 @@ summary(speeches).round(2)
 #
 # ## What was rejected, and the checks' own mistakes
 #
-# The same checks on what members really said to these prompts show their false alarms. The human texts are kept
+# The same checks on the corpus's own speeches to these prompts show their false alarms. The human texts are kept
 # whatever comes out.
 
 # %%

@@ -229,7 +229,7 @@ extremes(speeches, "GRUEN")
 # ## BERTScore: what members said, piece by piece
 #
 # Each piece of a speech finds its most similar piece in a reference: precision; the other way round: recall; F1 joins
-# them. The references are real speeches of the same context, chosen by the prompt alone, the same for every model.
+# them. The references are the corpus's speeches of the same context, chosen by the prompt alone, the same for every model.
 
 # %%
 references = read_references(run.stage_folder("02_dataset"), speeches["prompt_id"].tolist())

@@ -67,9 +67,9 @@ if store.encoder != sentences.signature:
 pd.Series(store.counts("Party"), name="training speeches").sort_values(ascending=False).to_frame()
 
 # %% [markdown]
-# How near are the centroids to each other? All members speak the same parliamentary English, so all cosines are high,
-# and what tells parties apart is in the second decimal. That is why a cosine alone says little and we also keep the
-# margin over the best other party.
+# How near are the centroids to each other? All members speak the same parliamentary English, so the large parties'
+# cosines are close to 1; a party with few speeches stands apart for that alone. That is why a cosine by itself says
+# little and we also keep the margin over the best other party.
 
 # %%
 import numpy as np
@@ -101,7 +101,7 @@ by_job(speeches, ["similarity", "distance", "PSA", "Party Align", "margin", "Par
 
 # %% [markdown]
 # A row of a model says something about parties only if `Party Align` is clearly above `Party Align deranged`, and its
-# `margin` above 0. The member's row is the ceiling. One speech at each end:
+# `margin` above 0. The members' row is the yardstick. One speech at each end:
 
 # %%
 extremes(speeches, "Party Align")

@@ -47,7 +47,7 @@ run = start("08_statistics", globals())
 # ## One row a speech
 #
 # Speeches and scores are joined by prompt, variant, model and type, never by position. Human speeches to the same prompts go
-# through everything like a model: they are the ceiling that the paper lacks.
+# through everything like a model: they are the yardstick that the paper lacks.
 
 # %%
 from parliabench_utils.results.scores import all_sets, join_scores, kept_prompts

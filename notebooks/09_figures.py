@@ -94,6 +94,9 @@ parties = figures.alignment_heatmap("fig4", "Party Align by party", pd.read_csv(
 Image(figures.write_figure(parties, run.folder), width=760)
 
 # %% [markdown]
+# Compare each model's column with the one of the members' own speeches: a model cannot be expected to sound more like a party than
+# its members do.
+#
 # And how hard is each party to speak for, by all metrics together? The definition is ours, and it is printed below the bars.
 
 # %%
@@ -102,9 +105,6 @@ hard = figures.difficulty_bars("fig5", "Parties by difficulty", pd.read_csv(sour
 Image(figures.write_figure(hard, run.folder), width=760)
 
 # %% [markdown]
-# Compare each model's column with the one of human speeches: a model cannot be expected to sound more like a party than its own
-# members do.
-#
 # ## Topics (Figures 6 and 7)
 
 # %%

@@ -6,7 +6,7 @@
 import argparse
 import sys
 
-from parliabench_utils.run.params import SCHEMAS, parse_setting
+from parliabench_utils.run.params import SCHEMAS, Common, parse_setting
 from parliabench_utils.run.runner import StageFailed, run_notebook
 
 
@@ -75,4 +75,4 @@ def _report(options: argparse.Namespace) -> None:
     from parliabench_utils.results.report import headline
     from parliabench_utils.run.project import outputs_root
 
-    print(headline(outputs_root() / options.run))
+    print(headline(outputs_root() / Common(run=options.run).run))

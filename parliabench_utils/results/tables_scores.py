@@ -17,6 +17,9 @@ Names = Mapping[str, str]  # printed name of each model, and of "human"
 MARKS = {"gain": "*", "decline": "†", "": ""}
 TYPE_LETTERS = {"baseline": " (B)", "fine-tuned": " (F)", HUMAN: ""}
 SMALL_NOTE = f"° fewer than {SMALL_GROUP} speeches a model"
+MISSING_NOTE = (
+    "A group does not appear when every one of its prompts was left out (04_generate/summary/kept_prompts.json)"
+)
 
 
 def set_label(model: str, kind: str, names: Names) -> str:
@@ -90,6 +93,7 @@ def alignment_by(scores: pd.DataFrame, column: str, names: Names, inputs: tuple[
     notes = (
         "Mean cosine to the expected party's centroid (Eq. 3). Average and Sd (ddof 0) over the models, human speeches apart.",
         SMALL_NOTE,
+        MISSING_NOTE,
     )
     return Table(
         f"table{number_of:02d}", f"Party Align of the fine-tuned models by {kind}", data, display, notes, inputs
@@ -118,7 +122,7 @@ def difficulty_table(frame: pd.DataFrame, column: str, inputs: tuple[Path, ...])
             "n": frame["n"].astype(str),
         }
     )
-    notes = (DEFINITION, "Not comparable with the paper's columns.", SMALL_NOTE.replace(" a model", ""))
+    notes = (DEFINITION, "Not comparable with the paper's columns.", SMALL_NOTE.replace(" a model", ""), MISSING_NOTE)
     return Table(name, f"{what} ranked by difficulty, fine-tuned models", frame, display, notes, inputs)
 
 

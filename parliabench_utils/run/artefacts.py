@@ -60,8 +60,12 @@ def write_jsonl(path: Path, rows: Iterable[Row]) -> None:
 
 
 def write_csv(path: Path, frame: "pd.DataFrame") -> None:
-    """CSV without the index, floats at 6 decimals, atomically."""
-    write_text(path, frame.to_csv(index=False, lineterminator="\n", float_format="%.6f"))
+    """CSV without the index, floats at 6 decimals, smaller ones (p-values) at 6 digits, atomically."""
+    write_text(path, frame.to_csv(index=False, lineterminator="\n", float_format=_number))
+
+
+def _number(value: float) -> str:
+    return f"{value:.6f}" if value == 0 or abs(value) >= 1e-3 else f"{value:.6g}"
 
 
 def write_parquet(path: Path, frame: "pd.DataFrame") -> None:

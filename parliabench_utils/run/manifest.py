@@ -208,11 +208,15 @@ def _selected(params: Common) -> dict[str, Any]:
 
 
 def _require(stage: str, inputs: list[Path], folder: Path) -> None:
-    missing = [path for path in inputs if not path.exists()]
+    missing = [path for path in inputs if not path.exists() or (stage == "01_ingest" and _holds_no_root(path))]
     if not missing:
         return
     lines = [f"{provenance.name_in_manifest(path, folder)} ({_remedy(stage, path, folder)})" for path in missing]
     raise FileNotFoundError(f"{stage}: missing input: {'; '.join(lines)}")
+
+
+def _holds_no_root(corpus: Path) -> bool:
+    return corpus.is_dir() and not any(corpus.glob("*.xml"))
 
 
 def _remedy(stage: str, path: Path, folder: Path) -> str:

@@ -47,7 +47,7 @@ class Job(Common):
 class Ingest(Common):
     """01_ingest."""
 
-    corpus: str = "mini"
+    corpus: str = Field("mini", min_length=1)
     workers: int = Field(1, ge=1)
     on_error: Literal["stop", "quarantine"] = "stop"
 
@@ -228,7 +228,7 @@ def read_profile(notebook: str, profile: str) -> dict[str, Any]:
     """`params/<profile>/common.yaml` overlaid with `params/<profile>/<notebook>.yaml`, flat."""
     folder = project_root() / "params" / profile
     if not folder.is_dir():
-        profiles = sorted(path.parent.name for path in folder.parent.glob("*/common.yaml"))
+        profiles = sorted(path.parent.name for path in (project_root() / "params").glob("*/common.yaml"))
         raise ValueError(f"no profile {profile!r}{_did_you_mean(profile, profiles)}; there are {', '.join(profiles)}")
     return read_yaml(folder / "common.yaml") | read_yaml(folder / f"{notebook}.yaml")
 

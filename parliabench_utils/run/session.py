@@ -114,4 +114,4 @@ def _banner(run: Run) -> str:
 
 def _short(folder: Path) -> str:
     root = project_root()
-    return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
+    return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else str(folder)

@@ -48,11 +48,11 @@ def test_nan_becomes_null_and_numpy_becomes_plain(tmp_path):
 
 
 def test_tables_are_rounded_at_six_decimals(tmp_path):
-    frame = pd.DataFrame({"x": [1 / 3, math.nan], "n": [1, 2]})
+    frame = pd.DataFrame({"x": [1 / 3, math.nan, 1 / 3e9], "n": [1, 2, 3]})
     write_parquet(tmp_path / "x.parquet", frame)
     assert pd.read_parquet(tmp_path / "x.parquet")["x"][0] == 0.333333
     write_csv(tmp_path / "x.csv", frame)
-    assert (tmp_path / "x.csv").read_text() == "x,n\n0.333333,1\n,2\n"
+    assert (tmp_path / "x.csv").read_text() == "x,n\n0.333333,1\n,2\n3.33333e-10,3\n"
 
 
 def test_an_interrupted_file_goes_on_where_it_stopped(tmp_path):

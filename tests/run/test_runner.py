@@ -185,3 +185,13 @@ def test_command_line_exit_codes():
     assert wrong.returncode == 2
     assert "did you mean 'seed'?" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+def test_a_wrong_corpus_is_refused_before_anything_is_cleared(outputs, tmp_path):
+    (outputs / "demo/01_ingest").mkdir(parents=True)
+    kept = outputs / "demo/01_ingest/speeches.parquet"
+    kept.write_text("an earlier result")
+    for corpus in ("", str(tmp_path), str(tmp_path / "nowhere")):
+        with pytest.raises((ValueError, FileNotFoundError), match="corpus"):
+            run_notebook("01_ingest", "demo", {"corpus": corpus})
+    assert kept.exists()
