@@ -126,7 +126,10 @@ def warnings(folder: Path, specs: Sequence[ModelSpec], judge: str, n_prompts: in
     """What a reader must know before believing a number of this run."""
     found = [DEMO_NOTE] if demo_note(specs) else []
     if any(record["parameters"].get("corpus") == "mini" for record in read_manifests(folder)):
-        found.append("The corpus is the embedded one: invented debates by invented members. No party said any of it.")
+        found.append(
+            "The corpus is the embedded one: invented debates by invented members, written for this project with a large language "
+            "model. No party said any of it, and its row “Human speeches” is that corpus, not people."
+        )
     scorer = _signature(folder, specs[0].name, "PPL")
     own = [
         spec.display
