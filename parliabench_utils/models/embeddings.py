@@ -42,22 +42,27 @@ class SentenceEncoder:
     """Unit vectors of texts by mean pooling, float32 on the CPU or the GPU that is there.
 
     `long_text`: `chunk` (default) splits a text over the encoder's limit into chunks of equal size and averages their
-    vectors, weighted by length; `cut` drops the rest. Rows are rounded to 6 decimals, because a batch of another size
-    moves the seventh.
+    vectors, weighted by length; `cut` drops the rest. A batch of another size moves the seventh decimal: rows are rounded
+    to 6, and on a CPU each chunk is read alone (`batch_size` None; 32 on a GPU), so that no vector depends on its company.
     """
 
     def __init__(
-        self, name: str = "all-MiniLM-L6-v2", long_text: str = "chunk", cache: bool = True, batch_size: int = 32
+        self,
+        name: str = "all-MiniLM-L6-v2",
+        long_text: str = "chunk",
+        cache: bool = True,
+        batch_size: int | None = None,
     ):
         if long_text not in LONG_TEXT:
             raise ValueError(f"long_text {long_text!r}: one of {', '.join(LONG_TEXT)}")
-        self.name, self.long_text, self.batch_size = name, long_text, batch_size
+        self.name, self.long_text = name, long_text
+        self.batch_size = batch_size or (1 if default_device() == "cpu" else 32)
         self._cache = EmbeddingCache(self._cache_key) if cache else None
 
     @cached_property
     def _cache_key(self) -> str:
         fingerprint = PACKAGED[self.name][2][:16] if self.name in PACKAGED else self._loaded[2]
-        return f"{Path(self.name).name}-{fingerprint[:16]}-{self.long_text}"
+        return f"{Path(self.name).name}-{fingerprint[:16]}-{self.long_text}-batch{self.batch_size}"
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, str]:
