@@ -16,14 +16,15 @@
 # **Question.** Which of the fourteen metrics change with fine-tuning, in which direction, by how much, and where do parties,
 # topics and orientations differ?
 #
-# **In the paper:** sections 4.2 and 6, appendix 13, Tables 2 and 8 to 13. **Reads:** the prompts (02), the speeches (04) and the
-# scores of 05, 06 and 07. **Writes:** `08_statistics/scores.parquet` (everything joined) and the frames behind the figures,
-# Tables 1 to 13 in `tables/` as CSV, LaTeX and JSON, `anova.csv` and `paper_audit.csv`. **Takes:** under a minute in the demo.
+# **In the paper:** sections 4.2 and 6, appendix 13, Tables 2 and 8 to 13. **Reads:** the dataset (02), the speeches (04) and the
+# scores of 05, 06 and 07. **Writes:** `08_statistics/scores.parquet` (everything joined) and the frames behind the figures; in
+# `tables/`, as CSV, LaTeX, HTML and JSON, Tables 1 to 13, `anova`, `mixed_model`, `selection`, `memorisation`, `paper_audit` and
+# `codebook`, which says what every column of the run means. **Takes:** under a minute in the demo.
 
 # %% tags=["parameters"]
 run = "demo"  # name of the folder under outputs/
 profile = "demo"  # which parameter files were read
-seed = 42  # of the bootstrap and of the permutations
+seed = 42  # of the bootstrap and of all permutations
 data_root = "data"  # not used here; all notebooks share these keys
 models = ["smollm2-135m", "smollm2-135m-nf4"]  # rows of the tables, in this order; the paper: five models (section 5.1)
 types = ["baseline", "fine-tuned"]  # what is compared with what
@@ -33,7 +34,7 @@ judge = "smollm2-constrained"  # whose ratings count; the paper: Flow-Judge-v0.1
 missing = "complete"  # only prompts that all answered and that are fully rated (section 5.3); or available
 asterisk_test = "paired"  # which test marks Table 2; the paper: pooled (Table 13)
 correction = "bonferroni"  # over all models x metrics (Table 13); or holm, bh
-bootstrap_draws = 2000  # the paper gives no intervals
+bootstrap_draws = 2000  # also the permutations of the tests; the paper gives no intervals
 bootstrap_cluster = "prompt_id"  # what is drawn: prompt_id, context_id, sitting_id or speaker_id
 normalisation = "run"  # min-max of each metric over the run; or fixed ranges. The paper: not stated (section 4.2)
 chance_draws = 200  # permutations for the stability that chance alone gives
@@ -50,9 +51,9 @@ run = start("08_statistics", globals())
 # through everything like a model: they are the yardstick that the paper lacks.
 
 # %%
-from parliabench_utils.results.scores import all_sets, join_scores, kept_prompts
+from parliabench_utils.results.scores import join_scores, kept_prompts, present_sets
 
-scores = join_scores(run.folder, all_sets(run.params.models, run.params.types), run.params.judge)
+scores = join_scores(run.folder, present_sets(run.folder, run.params.models, run.params.types), run.params.judge)
 print(
     f"{len(scores)} rows, {scores['generated_speech'].notna().sum()} with a speech, {scores['prompt_id'].nunique()} prompts"
 )
@@ -77,29 +78,61 @@ counts = {
 run.note("prompts", counts)
 counts
 
-# %% [markdown]
-# Selection can change the mix. The share of each party before and after:
-
-# %%
-scores.groupby("Party")["compared"].agg(rows="size", compared="sum").assign(kept=lambda f: f["compared"] / f["rows"])
-
 # %%
 from parliabench_utils.run.artefacts import write_csv, write_parquet
 
 write_parquet(run.stage_folder() / "scores.parquet", scores)
 
 # %% [markdown]
+# ## Who drops out?
+#
+# Selection can change the mix. The parties before and after, and a test of "every prompt is as likely to stay" for party, house,
+# topic and all three crossed; its p comes from dealing out anew which prompts stay.
+
+# %%
+from parliabench_utils.results.selection import composition, worst_case
+
+selection = composition(scores, run.params.bootstrap_draws, run.params.seed)
+selection[selection["by"] == "Party"].drop(columns=["by", "chi2", "df", "p"]).round(3)
+
+# %%
+selection.drop_duplicates("by")[["by", "chi2", "df", "p"]].round(3)
+
+# %% [markdown]
+# And the worst that could have happened: each missing value may be anything between the ends of its metric. Where even then the
+# sign is certain, selection cannot have made the result.
+
+# %%
+bounds = worst_case(scores)
+bounds[bounds["metric"].isin(["PPL", "Dist-N", "Party Align", "J_Coh"])].round(3)
+
+# %% [markdown]
 # ## Baseline against fine-tuned
 #
 # The paper uses the pooled two-sample t-test, as if the two sides were different prompts. They are the same, so the paired test
-# fits. Both are computed, with a bootstrap interval over prompts and three corrections. *Better* knows the direction of a metric.
+# fits. Self-BLEU fits neither: each value depends on the other speeches of its group. For it the types change places within the
+# groups, many times, and the real difference is held against those.
+
+# %%
+import json
+
+from parliabench_utils.results.permutation import self_bleu_test, settings_of
+
+signatures = run.stage_folder("05_text_metrics") / run.params.models[0] / "baseline.signatures.json"
+group, max_n = settings_of(json.loads(signatures.read_text(encoding="utf-8"))["Self-BLEU"])
+permuted = self_bleu_test(rows, group, max_n, run.params.bootstrap_draws, run.params.seed)
+permuted
+
+# %% [markdown]
+# All comparisons, with a bootstrap interval over prompts and three corrections. *Better* knows the direction of a metric.
 
 # %%
 from parliabench_utils.results.compare import compare
 
-comparison = compare(rows, draws=run.params.bootstrap_draws, seed=run.params.seed, cluster=run.params.bootstrap_cluster)
+drawing = {"draws": run.params.bootstrap_draws, "seed": run.params.seed, "cluster": run.params.bootstrap_cluster}
+comparison = compare(rows, permuted=permuted.set_index("model")["p"], **drawing)
 comparison[
-    ["model", "metric", "n_pairs", "paired_difference", "ci_low", "ci_high", "paired_p_bonferroni", "direction"]
+    ["model", "metric", "n_pairs", "paired_difference", "ci_low", "ci_high", "paired_p_bonferroni", "paired_direction"]
 ].round(4)
 
 # %% [markdown]
@@ -143,9 +176,24 @@ table13.display.head(14)
 # The other rule for missing values keeps every speech; where the two tell different stories, selection is part of the result.
 
 # %%
-available = cell_means(scores[is_compared(scores, kept, "available")])
-write_csv(run.stage_folder() / "cells_available.csv", available)
-available.pivot(index="metric", columns=["model", "type"], values="n").loc[["PPL", "PSA", "J_Coh"]]
+everything = scores[is_compared(scores, kept, "available")]
+available = compare(everything, **drawing)
+both = comparison.merge(available, on=["model", "metric"], suffixes=("", "_available"))
+both[["model", "metric", "n_pairs", "paired_difference", "n_pairs_available", "paired_difference_available"]].round(4)
+
+# %% [markdown]
+# ## All models at once
+#
+# One mixed model a metric: score ~ type * model + (1 | prompt). Its first row is what fine-tuning does on average over the models,
+# its last asks whether it does the same to each.
+
+# %%
+from parliabench_utils.results.mixed import mixed_models
+
+mixed = mixed_models(rows)
+mixed[mixed["term"] == "fine-tuned"][
+    ["metric", "estimate", "ci_low", "ci_high", "p", "sd_prompt", "sd_residual", "converged"]
+]
 
 # %% [markdown]
 # ## By party, topic and orientation (Tables 8 to 11)
@@ -167,8 +215,8 @@ hard["Party"]
 # %% [markdown]
 # ## Do the metrics tell groups apart?
 #
-# Section 13.2 announces an analysis of variance and prints none. Beside it stands the control of notebook 06: the same speeches
-# against the centroids of *another* party. Where the control separates parties as well, it is not the party that the metric sees.
+# Section 13.2 announces an analysis of variance and prints none. Beside each stands the control of notebook 06: the same speeches
+# scored as *another* party's or orientation's. Where the control separates groups as well, it is not the party that the metric sees.
 
 # %%
 from parliabench_utils.results.variance import anova_table
@@ -179,8 +227,8 @@ anova[anova["model"] == "all"].drop(columns=["model", "type"]).round(4)
 # %% [markdown]
 # ## Stability across contexts (Eq. 4, Table 12)
 #
-# Small groups differ by chance alone. The last column deals the same speeches to groups of the same sizes at random: a stability
-# near it says that the groups are small, not that the model is uneven.
+# Small groups differ by chance alone. *By chance* deals the same speeches to groups of the same sizes at random: a stability near
+# it says that the groups are small, not that the model is uneven.
 
 # %%
 from parliabench_utils.results.stability import stability_by_metric, stability_table
@@ -200,6 +248,24 @@ from parliabench_utils.results.agreement import correlations, human_preference
 preference = human_preference(rows, draws=run.params.bootstrap_draws, seed=run.params.seed)
 agreement = correlations(rows)
 preference.set_index("metric").round(3)
+
+# %% [markdown]
+# ## Do models repeat their training speeches?
+#
+# The longest run of words that a training speech has too, and shared n-grams. Members share set phrases with each other as well,
+# so held-out human speeches are the yardstick.
+
+# %%
+from parliabench_utils.results.memorisation import memorisation, memorisation_summary
+from parliabench_utils.results.scores import training_speeches
+
+copied = memorisation(scores, training_speeches(run.folder))
+memorised = memorisation_summary(copied)
+memorised.round(3)
+
+# %%
+for row in copied.sort_values("longest_run", ascending=False, kind="stable").head(5).itertuples():
+    print(f"{row.model}, {row.type}: {row.longest_run} words: {row.longest_passage}")
 
 # %% [markdown]
 # ## Tables 1 and 3 to 7: what this run was
@@ -229,11 +295,28 @@ print(findings["agrees"].value_counts().to_string())
 findings.loc[findings["agrees"] == "no", ["claim", "published", "recomputed"]].head(12)
 
 # %% [markdown]
+# Table 13 follows from Table 2: each t and d within what the rounding of the printed figures allows. The rows outside:
+
+# %%
+tests = findings[findings["item"] == "2 t-tests"]
+print(f"{(tests['agrees'] == 'yes').sum()} of {len(tests)} rows inside")
+tests.loc[tests["agrees"] != "yes", ["claim", "published", "recomputed"]]
+
+# %% [markdown]
 # ## Everything to files
 
 # %%
-checks = [tables.anova_display(anova, names, source), tables.audit_display(findings)]
-for table in [*setup, table02, by_party, *difficulty_tables, by_topic, table12, table13, *checks]:
+scored = [table02, by_party, *difficulty_tables, by_topic, table12, table13]
+train = (run.folder / "02_dataset/train.jsonl", *source)
+checks = [
+    tables.anova_display(anova, names, source),
+    tables.mixed_display(mixed, names, source),
+    tables.selection_display(selection, source),
+    tables.memorisation_display(memorised, names, train),
+    tables.audit_display(findings),
+]
+beside = tables.paper_differences(scored, source)
+for table in [*setup, *scored, *checks, *([beside] if len(beside.data) else [])]:
     tables.write_table(table, run.folder)
 
 # %%
@@ -247,8 +330,22 @@ frames = {
     "correlations": agreement,
 }
 frames |= {"human_preference": preference, "topic_difficulty": hard["Topic"], "stability": stability_table(by_metric)}
+frames |= {"comparison_available": available, "cells_available": cell_means(everything), "memorisation": copied}
+frames |= {"self_bleu_permutation": permuted, "selection_bounds": bounds}
 for name, frame in frames.items():
     write_csv(run.stage_folder() / f"{name}.csv", frame)
+
+# %% [markdown]
+# Whoever goes on in R or in a spreadsheet needs to know what a column means. The codebook lists every column of every CSV and parquet
+# file of this run, with its unit and source.
+
+# %%
+from parliabench_utils.results.codebook import codebook
+
+book = codebook(run.folder)
+tables.write_table(book, run.folder)
+print(f"{len(book.data)} columns in {book.data['file'].nunique()} kinds of files")
+book.data[book.data["file"].str.startswith("06")].head(8)
 
 # %% [markdown]
 # ## What we learned

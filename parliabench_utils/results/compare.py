@@ -7,7 +7,7 @@ All models answer the same prompts, so a difference is best taken within a promp
 (-42.09, -1.134)
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,23 +60,32 @@ def compare(
     draws: int = 2000,
     seed: int = 42,
     cluster: str = "prompt_id",
+    permuted: Mapping[str, float] | None = None,
 ) -> pd.DataFrame:
     """Fine-tuned minus baseline for each model and metric.
 
     Unpaired columns: n, mean, sd of both sides, `difference`, `t`, `df`, `p`, `cohens_d`, `cliffs_delta`. Paired by
     prompt (variants averaged first): `n_pairs`, `paired_difference`, `ci_low`, `ci_high` (95 %, bootstrap over
     `cluster`: prompt_id, context_id, speaker_id ...), `paired_t`, `paired_p`, `wilcoxon_p`, `paired_d`. Each p has
-    its corrected forms over `family` (all models x metrics with a defined p). `direction` is better, worse or no
-    change by the metric's good end. No pairs give `n_pairs` 0 and NaN, never an error.
+    its corrected forms over `family` (all models x metrics with a defined p). `direction` and `paired_direction` are
+    better, worse or no change by the metric's good end. No pairs give `n_pairs` 0 and NaN, never an error.
+
+    `permuted` is the permutation p of Self-BLEU by model (`permutation`): it stands in `permutation_p` and takes the place
+    of that row's paired p in the corrections. `n_human` and `mean_human` are those of the human speeches.
     """
+    human = scores[scores["type"] == "human"]
     rows = []
     for model in dict.fromkeys(scores.loc[scores["type"].isin([BASELINE, TUNED]), "model"]):
         rows.extend(_compare_model(scores[scores["model"] == model], model, metrics, draws, seed, cluster))
     table = pd.DataFrame(rows, columns=None if rows else _COLUMNS)
-    return _correct(_correct(table, "p"), "paired_p")
+    known = {} if permuted is None else dict(permuted)
+    table["permutation_p"] = table["model"].map(known).where(table["metric"] == "Self-BLEU").astype(float)
+    table["n_human"] = table["metric"].map({m.name: int(human[m.column].notna().sum()) for m in metrics})
+    table["mean_human"] = table["metric"].map({m.name: human[m.column].mean() for m in metrics})
+    return _correct(_correct(table, "p", table["p"]), "paired_p", table["permutation_p"].fillna(table["paired_p"]))
 
 
-_COLUMNS = ["model", "metric", "difference", "p", "paired_p", "direction", "n_pairs"]
+_COLUMNS = ["model", "metric", "difference", "p", "paired_p", "direction", "paired_direction", "n_pairs"]
 
 
 def _compare_model(
@@ -85,13 +94,14 @@ def _compare_model(
     columns = [metric.column for metric in metrics]
     base, tuned = (scores.loc[scores["type"] == kind] for kind in (BASELINE, TUNED))
     pairs = _paired_differences(base, tuned, columns)
-    clusters = scores.drop_duplicates("prompt_id").set_index("prompt_id")[cluster] if cluster != "prompt_id" else None
-    labels = pairs.index.to_series() if clusters is None else clusters.loc[pairs.index]
+    prompts = pairs.index.to_series()
+    clusters = scores.drop_duplicates("prompt_id").set_index("prompt_id", drop=False)[cluster]
+    labels = clusters.loc[pairs.index].fillna(prompts)  # a prompt without a speaker stands for itself
     intervals = bootstrap_means(pairs.to_numpy(), labels.to_numpy(), draws, seed)
     return [
         {"model": model, "metric": metric.name}
         | _unpaired(base[metric.column].to_numpy(float), tuned[metric.column].to_numpy(float), metric)
-        | _paired(pairs[metric.column].to_numpy(float), intervals[:, position])
+        | _paired(pairs[metric.column].to_numpy(float), intervals[:, position], metric)
         for position, metric in enumerate(metrics)
     ]
 
@@ -108,7 +118,6 @@ def _unpaired(base: np.ndarray, tuned: np.ndarray, metric: Metric) -> dict:
     (n1, mean1, sd1), (n2, mean2, sd2) = (_summary(side) for side in sides)
     test = t_test_from_summary(mean1, sd1, n1, mean2, sd2, n2)
     difference = mean2 - mean1
-    gain = difference if metric.higher_is_better else -difference
     return {
         "n_baseline": n1,
         "mean_baseline": mean1,
@@ -122,8 +131,13 @@ def _unpaired(base: np.ndarray, tuned: np.ndarray, metric: Metric) -> dict:
         "p": test.p,
         "cohens_d": test.d,
         "cliffs_delta": cliffs_delta(*sides),
-        "direction": "better" if gain > 0 else "worse" if gain < 0 else "no change",
+        "direction": _direction(difference, metric),
     }
+
+
+def _direction(difference: float, metric: Metric) -> str:
+    gain = difference if metric.higher_is_better else -difference
+    return "better" if gain > 0 else "worse" if gain < 0 else "no change"
 
 
 def _summary(values: np.ndarray) -> tuple[int, float, float]:
@@ -131,7 +145,7 @@ def _summary(values: np.ndarray) -> tuple[int, float, float]:
     return values.size, mean, float(values.std(ddof=1)) if values.size > 1 else float("nan")
 
 
-def _paired(differences: np.ndarray, interval: np.ndarray) -> dict:
+def _paired(differences: np.ndarray, interval: np.ndarray, metric: Metric) -> dict:
     from scipy import stats
 
     values = differences[~np.isnan(differences)]
@@ -150,6 +164,7 @@ def _paired(differences: np.ndarray, interval: np.ndarray) -> dict:
         "paired_p": p,
         "paired_d": d,
         "wilcoxon_p": wilcoxon,
+        "paired_direction": _direction(mean, metric),
     }
 
 
@@ -174,15 +189,15 @@ def bootstrap_means(values: np.ndarray, clusters: np.ndarray, draws: int, seed: 
     return interval
 
 
-def _correct(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Add `<column>_bonferroni`, `_holm` and `_bh`, and name the family."""
+def _correct(table: pd.DataFrame, column: str, p: pd.Series) -> pd.DataFrame:
+    """Add `<column>_bonferroni`, `_holm` and `_bh` of `p`, and name the family."""
     from statsmodels.stats.multitest import multipletests
 
-    defined = table[column].notna().to_numpy()
+    defined = p.notna().to_numpy()
     for name, method in CORRECTIONS.items():
         corrected = np.full(len(table), np.nan)
         if defined.any():
-            corrected[defined] = multipletests(table.loc[defined, column], alpha=ALPHA, method=method)[1]
+            corrected[defined] = multipletests(p[defined], alpha=ALPHA, method=method)[1]
         table[f"{column}_{name}"] = corrected
     family = f"{int(defined.sum())} tests: {table['model'].nunique()} models x {table['metric'].nunique()} metrics"
     table["family" if column == "p" else f"{column}_family"] = family
@@ -196,5 +211,7 @@ def verdict(table: pd.DataFrame, test: str = "pooled", correction: str = "bonfer
             f"test={test!r}, correction={correction!r}: expected pooled or paired, and one of {list(CORRECTIONS)}"
         )
     p = table[f"{'p' if test == 'pooled' else 'paired_p'}_{correction}"]
-    marks = table["direction"].map({"better": "gain", "worse": "decline", "no change": ""})
+    marks = table["direction" if test == "pooled" else "paired_direction"].map(
+        {"better": "gain", "worse": "decline", "no change": ""}
+    )
     return marks.where(p < ALPHA, "")

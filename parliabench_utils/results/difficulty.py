@@ -3,19 +3,20 @@
 The paper prints a difficulty and a consistency column and defines neither, so these do not reproduce its numbers:
 
 * difficulty = 1 - the mean over models of the group's composite score (the mean of all normalised metrics, 1 = good).
-  0 is easy, 1 hard.
+  0 is easy, 1 hard. A metric that is undefined for a speech (PSA without an orientation) is left out of its mean.
 * consistency = Eq. 4 over the models' composites of the group: 100 when all models do equally well.
 """
 
 import numpy as np
 import pandas as pd
 
-from parliabench_utils.results.cells import composite, normalise
+from parliabench_utils.corpus.organisations import UNKNOWN_ORIENTATION
+from parliabench_utils.results.cells import HUMAN, composite, normalise
 from parliabench_utils.results.stability import stability
 
 DEFINITION = (
     "Our own definition (the paper gives none): difficulty = 1 - mean over models of the group's composite of all normalised "
-    "metrics; consistency = Eq. 4 over the models' composites."
+    "metrics that the group has; consistency = Eq. 4 over the models' composites."
 )
 
 
@@ -25,12 +26,13 @@ def speech_difficulty(scores: pd.DataFrame, how: str = "run") -> pd.Series:
 
 
 def difficulty(scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str = "run") -> pd.DataFrame:
-    """Groups of column `by`, hardest first: rank, group, difficulty, consistency, n (speeches), n_models.
+    """Groups of column `by`, hardest first: rank, group, difficulty, consistency, n (speeches), n_models, human, n_human.
 
-    Speeches of type `kind` count; the normalisation is over all rows of `scores`.
+    Speeches of type `kind` count; `human` is the difficulty of the members' own speeches. The normalisation is over all
+    rows of `scores`. The orientation Unknown is no position and comes last, without a rank.
     """
-    rows = scores.assign(_difficulty=speech_difficulty(scores, how))
-    rows = rows[rows["type"] == kind]
+    scored = scores.assign(_difficulty=speech_difficulty(scores, how))
+    rows, human = (scored[scored["type"] == which] for which in (kind, HUMAN))
     per_model = rows.groupby([by, "model"])["_difficulty"].mean().unstack("model")
     table = pd.DataFrame(
         {
@@ -39,8 +41,14 @@ def difficulty(scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str
             "consistency": [stability(1.0 - row) for row in per_model.to_numpy()],
             "n": rows.groupby(by)["_difficulty"].count().reindex(per_model.index).to_numpy(),
             "n_models": per_model.notna().sum(axis=1).to_numpy(),
+            "human": human.groupby(by)["_difficulty"].mean().reindex(per_model.index).to_numpy(),
+            "n_human": human.groupby(by)["_difficulty"].count().reindex(per_model.index, fill_value=0).to_numpy(),
         }
     )
-    table = table.sort_values(["difficulty", "group"], ascending=[False, True], ignore_index=True)
-    table.insert(0, "rank", np.arange(1, len(table) + 1))
+    unranked = table["group"] == UNKNOWN_ORIENTATION
+    table = table.assign(_last=unranked).sort_values(
+        ["_last", "difficulty", "group"], ascending=[True, False, True], ignore_index=True
+    )
+    rank = pd.Series(np.arange(1, len(table) + 1), dtype="Int64").mask(table.pop("_last"))
+    table.insert(0, "rank", rank)
     return table

@@ -1,6 +1,6 @@
 """All scores of a run in one frame: one row a speech, joined by id; notebook 08 writes it as `08_statistics/scores.parquet`.
 
-scores = join_scores(run.folder, all_sets(models, types), judge="smollm2-constrained")
+scores = join_scores(run.folder, present_sets(run.folder, models, types), judge="smollm2-constrained")
 """
 
 import json
@@ -41,6 +41,18 @@ def all_sets(models: Iterable[str], types: Iterable[str]) -> list[tuple[str, str
     """(model, type) of every set of speeches, human ones last."""
     kinds = list(types)
     return [(model, kind) for model in models for kind in kinds] + [(HUMAN, HUMAN)]
+
+
+def present_sets(folder: Path, models: Iterable[str], types: Iterable[str]) -> list[tuple[str, str]]:
+    """`all_sets` without the human one where the run has no human speeches (imported published ones)."""
+    sets = all_sets(models, types)
+    return sets if (folder / "04_generate" / HUMAN).is_dir() else sets[:-1]
+
+
+def training_speeches(folder: Path) -> list[str]:
+    """The texts of 02's training set."""
+    with _existing(folder / "02_dataset/train.jsonl").open(encoding="utf-8") as lines:
+        return [json.loads(line)["Speech"] for line in lines]
 
 
 def _one_set(folder: Path, model: str, kind: str, judge: str) -> pd.DataFrame:

@@ -1,9 +1,16 @@
-"""Tables 1 to 13 in one import; `tables_setup` holds 1 and 3 to 7, `tables_scores` 2 and 8 to 13 (notebook 08).
+"""The tables in one import: `tables_setup` holds 1 and 3 to 7, `tables_scores` 2 and 8 to 13, `tables_checks` the rest (notebook 08).
 
 from parliabench_utils.results.tables import table13, write_table
 """
 
-from parliabench_utils.results.tables_checks import anova_display, audit_display
+from parliabench_utils.results.tables_checks import (
+    anova_display,
+    audit_display,
+    memorisation_display,
+    mixed_display,
+    paper_differences,
+    selection_display,
+)
 from parliabench_utils.results.tables_scores import alignment_by, difficulty_table, set_label, table02, table12, table13
 from parliabench_utils.results.tables_setup import (
     dataset_files,
@@ -23,10 +30,14 @@ __all__ = [
     "audit_display",
     "dataset_files",
     "difficulty_table",
+    "memorisation_display",
+    "mixed_display",
     "number",
     "p_value",
+    "paper_differences",
     "read_dataset",
     "read_table",
+    "selection_display",
     "set_label",
     "table01",
     "table02",

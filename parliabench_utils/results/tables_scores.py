@@ -11,11 +11,11 @@ from parliabench_utils.results.compare import verdict
 from parliabench_utils.results.difficulty import DEFINITION
 from parliabench_utils.results.paper import PAPER_MODELS, published
 from parliabench_utils.results.stability import CONTEXTS
-from parliabench_utils.results.tabular import Table, number, p_value, span
+from parliabench_utils.results.tabular import DASH, Table, number, p_value, span
 
 Names = Mapping[str, str]  # printed name of each model, and of "human"
 MARKS = {"gain": "*", "decline": "†", "": ""}
-TYPE_LETTERS = {"baseline": " (B)", "fine-tuned": " (F)", HUMAN: ""}
+TYPE_LETTERS = {"baseline": " (B)", "fine-tuned": " (F)", HUMAN: ""}  # other types are spelled out
 SMALL_NOTE = f"° fewer than {SMALL_GROUP} speeches a model"
 MISSING_NOTE = (
     "A group does not appear when every one of its prompts was left out (04_generate/summary/kept_prompts.json)"
@@ -24,7 +24,7 @@ MISSING_NOTE = (
 
 def set_label(model: str, kind: str, names: Names) -> str:
     """A row's name: "Llama 3.1 8B (F)", "Human speeches"."""
-    return names[model] + TYPE_LETTERS[kind]
+    return names[model] + TYPE_LETTERS.get(kind, f" ({kind})")
 
 
 def table02(
@@ -43,19 +43,23 @@ def table02(
     data["mark"] = data["mark"].fillna("")
     data.insert(1, "display", data["model"].map(names))
     data = _beside_published(data, published(2)[["model", "type", "metric", "mean", "sd"]], ["type", "metric"])
-    printed = data["mean"].map(number) + data["mark"].map(MARKS) + " ± " + data["sd"].map(number)
-    labels = [set_label(m, t, names) for m, t in zip(data["model"], data["type"], strict=True)]
+    most = data.groupby(["model", "type"])["n"].transform("max")
+    fewer = (" (" + data["n"].astype(str) + ")").where(data["n"] < most, "")
+    printed = data["mean"].map(number) + data["mark"].map(MARKS) + " ± " + data["sd"].map(number) + fewer
+    small = most.lt(SMALL_GROUP).map({True: "°", False: ""})
+    labels = [set_label(m, t, names) + s for m, t, s in zip(data["model"], data["type"], small, strict=True)]
     wide = pd.DataFrame({"Model": labels, "metric": data["metric"], "cell": printed})
     display = wide.pivot(index="Model", columns="metric", values="cell")
     display = display.reindex(index=dict.fromkeys(labels), columns=[m.name for m in METRICS])
     display.columns = [f"{m.name} {'↑' if m.higher_is_better else '↓'}" for m in METRICS]
-    counts = data.groupby(labels, sort=False)["n"].apply(span)
-    display.insert(0, "n", counts.reindex(display.index))
+    display.insert(0, "n", data.groupby(labels, sort=False)["n"].max().astype(str).reindex(display.index))
     family = comparison["family" if test == "pooled" else "paired_p_family"].iloc[0]
     notes = (
-        f"Mean ± sd (ddof 1); n is the number of valid values. {rule}",
-        f"* significant improvement, † significant decline: {test} t-test, {correction} at 0.05 over {family}.",
+        f"Mean ± sd (ddof 1); n is the number of valid values, in brackets where a metric has fewer. {rule}",
+        f"* significant improvement, † significant decline: {test} t-test, {correction} at 0.05 over {family}."
+        + (" Self-BLEU: permutation of types within groups." if test == "paired" else ""),
         "Columns in the order of the paper's values (its printed header is out of order).",
+        *([SMALL_NOTE.replace(" a model", "")] if small.any() else []),
     )
     return Table("table02", "Baseline (B) and fine-tuned (F) models", data, display.reset_index(), notes, inputs)
 
@@ -108,22 +112,35 @@ def _published_long(number_of: int) -> pd.DataFrame:
 
 
 def difficulty_table(frame: pd.DataFrame, column: str, inputs: tuple[Path, ...]) -> Table:
-    """Table 9 (`column` Party) or 10 (Political Orientation) from `difficulty`."""
-    name, what = {"Party": ("table09", "Parties"), "Political Orientation": ("table10", "Political orientations")}[
-        column
-    ]
+    """Table 9 (`column` Party) or 10 (Political Orientation) from `difficulty`, the paper's columns beside it in the CSV."""
+    number_of, what = {"Party": (9, "Parties"), "Political Orientation": (10, "Political orientations")}[column]
+    paper = published(number_of).rename(columns=lambda c: f"published_{c}")
+    data = frame.merge(paper, left_on="group", right_on=paper.columns[1], how="left").drop(columns=paper.columns[1])
     groups = frame["group"] + frame["n"].map(lambda n: "°" if n < SMALL_GROUP else "")
     display = pd.DataFrame(
         {
-            "Rank": frame["rank"].astype(str),
+            "Rank": frame["rank"].map(lambda rank: DASH if pd.isna(rank) else str(rank)),
             column: groups,
             "Difficulty": frame["difficulty"].map(number),
             "Consistency": frame["consistency"].map(lambda v: number(v, 1)),
             "n": frame["n"].astype(str),
+            "Human speeches": frame["human"].map(number),
+            "n human": frame["n_human"].astype(str),
         }
     )
-    notes = (DEFINITION, "Not comparable with the paper's columns.", SMALL_NOTE.replace(" a model", ""), MISSING_NOTE)
-    return Table(name, f"{what} ranked by difficulty, fine-tuned models", frame, display, notes, inputs)
+    unknown = (
+        () if column == "Party" else ("Unknown is no position: it has no rank here, where the paper ranks it last.",)
+    )
+    notes = (
+        DEFINITION,
+        "The paper's own columns are in the CSV; they follow another, unpublished definition, so no difference is taken.",
+        *unknown,
+        SMALL_NOTE.replace(" a model", ""),
+        MISSING_NOTE,
+    )
+    return Table(
+        f"table{number_of:02d}", f"{what} ranked by difficulty, fine-tuned models", data, display, notes, inputs
+    )
 
 
 def table12(table: pd.DataFrame, names: Names, how: str, inputs: tuple[Path, ...]) -> Table:
@@ -139,11 +156,13 @@ def table12(table: pd.DataFrame, names: Names, how: str, inputs: tuple[Path, ...
     for column in columns:
         display[column.capitalize()] = data[column].map(lambda v: number(v, 1))
     display["Overall by chance"] = data["overall_by_chance"].map(lambda v: number(v, 1))
+    display["Uneven beyond chance"] = data["uneven"].astype(str) + " of " + data["tests"].astype(str)
     display["n"] = data["n"].astype(str)
     notes = (
         "Eq. 4, mean over all metrics; Overall is the plain mean of the three contexts.",
         f"Metrics normalised to [0, 1] ({'min-max over the run' if how == 'run' else 'fixed ranges'}), lower-is-better flipped.",
-        "By chance: the same speeches dealt to groups of the same sizes at random.",
+        "By chance: the same speeches dealt to groups of the same sizes at random. Uneven beyond chance: metrics and contexts that "
+        "are less even than 95 % of such deals; one in twenty would be by chance alone.",
     )
     return Table("table12", "Cross-context stability", data, display, notes, inputs)
 
@@ -158,6 +177,7 @@ def table13(comparison: pd.DataFrame, names: Names, inputs: tuple[Path, ...]) ->
         on=["display", "metric"],
         how="left",
     )
+    data["difference_t"], data["difference_d"] = data["t"] - data["published_t"], data["cohens_d"] - data["published_d"]
     data["verdict_pooled"], data["verdict_paired"] = verdict(comparison, "pooled"), verdict(comparison, "paired")
     interval = "[" + data["ci_low"].map(number) + ", " + data["ci_high"].map(number) + "]"
     display = pd.DataFrame(
@@ -165,6 +185,7 @@ def table13(comparison: pd.DataFrame, names: Names, inputs: tuple[Path, ...]) ->
             "Model": data["display"],
             "Metric": data["metric"],
             "n B / F": data["n_baseline"].astype(str) + " / " + data["n_fine_tuned"].astype(str),
+            "Human mean": data["mean_human"].map(number),
             "Mean diff.": data["difference"].map(number),
             "t": data["t"].map(lambda v: number(v, 2)),
             "p": data["p"].map(p_value),
@@ -173,7 +194,8 @@ def table13(comparison: pd.DataFrame, names: Names, inputs: tuple[Path, ...]) ->
             "Pairs": data["n_pairs"].astype(str),
             "95 % CI of paired diff.": interval.where(data["ci_low"].notna(), "—"),
             "Paired t": data["paired_t"].map(lambda v: number(v, 2)),
-            "Paired p": data["paired_p"].map(p_value),
+            "Paired p": data["permutation_p"].fillna(data["paired_p"]).map(p_value)
+            + data["permutation_p"].notna().map({True: "‡", False: ""}),
             "Wilcoxon p": data["wilcoxon_p"].map(p_value),
             "Paired d": data["paired_d"].map(lambda v: number(v, 2)),
             "Direction": data["direction"],
@@ -185,6 +207,7 @@ def table13(comparison: pd.DataFrame, names: Names, inputs: tuple[Path, ...]) ->
         "Fine-tuned minus baseline. t, p, d: pooled two-sample t-test (the paper's). Paired: within prompts, which all models share.",
         f"Pooled, Paired: gain or decline that is significant at 0.05 after Bonferroni; {comparison['family'].iloc[0]} "
         f"(paired: {comparison['paired_p_family'].iloc[0]}). Holm and Benjamini-Hochberg are in the CSV.",
-        "Self-BLEU compares speeches of a group with each other, so its values are not independent and its p is too small.",
+        "‡ Self-BLEU compares the speeches of a group with each other, so its values are not independent and a t-test's p is too "
+        "small: this p is from permuting the types within groups (self_bleu_permutation.csv).",
     )
     return Table("table13", "Fine-tuned against baseline: all tests", data, display, notes, inputs)

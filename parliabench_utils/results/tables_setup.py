@@ -92,6 +92,8 @@ def table03(dataset: pd.DataFrame, inputs: tuple[Path, ...]) -> Table:
     ).reset_index(names="party")
     paper = published(3)[["party", "speeches", "speakers"]]
     data = data.merge(paper.rename(columns=lambda c: c if c == "party" else f"published_{c}"), on="party", how="left")
+    for what in ("speeches", "speakers"):
+        data[f"difference_{what}"] = data[what] - data[f"published_{what}"]
     data = data.sort_values(["speeches", "party"], ascending=[False, True], ignore_index=True)
     display = pd.DataFrame(
         {

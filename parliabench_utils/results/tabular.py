@@ -1,4 +1,4 @@
-"""A result table and how it is written: CSV with the numbers, LaTeX with the printed form, JSON that names the inputs.
+"""A result table and how it is written: CSV with the numbers, LaTeX and HTML with the printed form, JSON that names the inputs.
 
 Used by notebook 08; the report prints the same `display` as HTML.
 """
@@ -6,6 +6,7 @@ Used by notebook 08; the report prints the same `display` as HTML.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 
 import pandas as pd
@@ -21,9 +22,13 @@ _SIGNS = {
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
     "†": r"$\dagger$",
+    "‡": r"$\ddagger$",
+    "°": r"$^\circ$",
     "→": r"$\rightarrow$",
     "×": r"$\times$",
     "δ": r"$\delta$",
+    "χ²": r"$\chi^2$",
+    "¹": r"$^1$",
     "η²": r"$\eta^2$",
     "≥": r"$\geq$",
     "≤": r"$\leq$",
@@ -31,6 +36,12 @@ _SIGNS = {
     "–": "--",
     DASH: "---",
 }
+
+_STYLE = (
+    "body{font:15px/1.4 system-ui,sans-serif;margin:2rem;color:#1c2430}caption{font-weight:600;text-align:left;padding:.4rem 0}"
+    "table{border-collapse:collapse;border-top:2px solid;border-bottom:2px solid}th,td{padding:.2rem .6rem;text-align:right}"
+    "th:first-child,td:first-child{text-align:left}thead{border-bottom:1px solid}p{font-size:.85rem;margin:.3rem 0}"
+)
 
 
 @dataclass(frozen=True)
@@ -46,10 +57,11 @@ class Table:
 
 
 def write_table(table: Table, folder: Path) -> None:
-    """Write `tables/NAME.csv`, `.tex` and `.json` (title, notes, inputs with sha256, printed columns) under the run's `folder`."""
+    """Write `tables/NAME.csv`, `.tex`, `.html` and `.json` (title, notes, inputs, printed form) under the run's `folder`."""
     target = folder / "tables" / table.name
     write_csv(target.with_suffix(".csv"), table.data)
     write_text(target.with_suffix(".tex"), to_latex(table))
+    write_text(target.with_suffix(".html"), to_html(table))
     write_json(
         target.with_suffix(".json"),
         {
@@ -99,6 +111,17 @@ def to_latex(table: Table) -> str:
     fit = f"\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}{{!}}{{%\n{body.strip()}}}\n"
     opening = f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\\label{{tab:{table.name}}}\n"
     return f"{head}{opening}{fit}{notes}\\end{{table}}\n"
+
+
+def to_html(table: Table) -> str:
+    """A page with the table, its title and notes; all text escaped."""
+    body = table.display.astype(str).to_html(index=False, escape=True, border=0)
+    caption, notes = escape(table.title), "".join(f"<p>{escape(note)}</p>\n" for note in table.notes)
+    body = body.replace(">\n", f">\n  <caption>{caption}</caption>\n", 1)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{caption}</title>\n'
+        f"<style>{_STYLE}</style></head>\n<body>\n{body}\n{notes}</body>\n</html>\n"
+    )
 
 
 def _widths(display: pd.DataFrame) -> str:

@@ -1,8 +1,9 @@
 """Do the scores tell groups apart? One-way analysis of variance beside a control that knows no party; `tables/anova.csv`.
 
-Section 13.2 announces this analysis and prints no F, df or p. The control is notebook 06's "Party Align deranged": the same
-speech against another party's centroid. When the control separates parties as well as the metric does, the metric is
-not what separates them.
+Section 13.2 announces this analysis and prints no F, df or p. Each analysis has notebook 06's control beside it: the same speech
+scored as if it were another party's (Party Align: the next party's centroid) or of another orientation (PSA: the next one's place
+on the scale), next in the alphabet and the last one's next the first. When the control separates groups as well as the metric
+does, it is not the party that the metric sees.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
 from parliabench_utils.results.difficulty import speech_difficulty
 
 # (quantity, column, grouping column, is it the control?)
@@ -17,7 +19,9 @@ ANALYSES = (
     ("Party Align", "Party Align", "Party", False),
     ("Party Align, deranged centroids", "Party Align deranged", "Party", True),
     ("PSA", "PSA", "Political Orientation", False),
+    ("PSA, deranged orientations", "PSA deranged", "Political Orientation", True),
     ("Difficulty", "_difficulty", "Party", False),
+    ("Difficulty, deranged", "_difficulty deranged", "Party", True),
 )
 
 
@@ -70,7 +74,9 @@ def anova_table(scores: pd.DataFrame, how: str = "run") -> pd.DataFrame:
     Columns: quantity, by, control, model, type and those of `Anova`. Speeches of all models to one prompt share it, so
     the p of "all" is too small; the rows of single models are the ones to read.
     """
-    rows = scores.assign(_difficulty=speech_difficulty(scores, how))
+    rows = scores.assign(**{"_difficulty": speech_difficulty(scores, how), "PSA deranged": deranged_psa(scores)})
+    controls = {"PSA": rows["PSA deranged"], "Party Align": rows["Party Align deranged"]}
+    rows["_difficulty deranged"] = speech_difficulty(rows.assign(**controls), how)
     parts = [("all", "fine-tuned", rows[rows["type"] == "fine-tuned"])]
     parts += [(*key, part) for key, part in rows.groupby(["model", "type"], sort=False)]
     return pd.DataFrame(
@@ -81,3 +87,14 @@ def anova_table(scores: pd.DataFrame, how: str = "run") -> pd.DataFrame:
             for model, kind, part in parts
         ]
     )
+
+
+def deranged_psa(scores: pd.DataFrame) -> pd.Series:
+    """Eq. 2 as if each speech's orientation were the next in the alphabet; NaN where PSA is, and without 06's parts of it."""
+    if not {"similarity", "nearest_orientation"} <= set(scores):
+        return pd.Series(np.nan, index=scores.index)
+    known = sorted(set(scores["Political Orientation"]) & set(ORIENTATION_SCALE))
+    following = dict(zip(known, known[1:] + known[:1], strict=True))
+    expected = scores["Political Orientation"].map(following).map(ORIENTATION_SCALE)
+    apart = (scores["nearest_orientation"].map(ORIENTATION_SCALE) - expected).abs().astype(float)
+    return (scores["similarity"] * (1 - apart / 12).clip(lower=0)).where(scores["PSA"].notna())

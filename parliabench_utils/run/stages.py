@@ -150,8 +150,9 @@ def _statistics_inputs(params: Common, folder: Path) -> list[Path]:
 
 
 def _statistics_outputs(params: Common, folder: Path) -> list[Path]:
-    names = [*(f"table{n:02d}" for n in range(1, 14)), "anova", "paper_audit"]
-    tables = [folder / "tables" / f"{name}.{kind}" for name in names for kind in ("csv", "tex", "json")]
+    checks = ("anova", "mixed_model", "selection", "memorisation", "paper_audit", "codebook")
+    names = [*(f"table{n:02d}" for n in range(1, 14)), *checks]
+    tables = [folder / "tables" / f"{name}.{kind}" for name in names for kind in ("csv", "tex", "html", "json")]
     return [folder / "08_statistics/scores.parquet", *tables]
 
 

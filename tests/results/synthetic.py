@@ -26,6 +26,7 @@ TYPICAL = {  # mean and sd
     "PPL": (40, 12), "Dist-2": (0.9, 0.03), "Self-BLEU": (0.2, 0.05), "GRUEN": (0.5, 0.1), "BERTScore F1": (0.8, 0.02),
     "MoverScore": (0.5, 0.01), "PSA": (0.4, 0.1), "Party Align": (0.5, 0.1),
 }  # fmt: skip
+SIGNATURES = {"PPL": "model:made-up|max_words:512", "Self-BLEU": "Self-BLEU-4|group:model|refs:all-others"}
 RANKS = {"baseline": 0.0, "fine-tuned": 1.0, "human": 1.5}
 
 
@@ -122,9 +123,10 @@ def _scores(folder: Path, prompts: list[dict], model: str, kind: str, rng: np.ra
             frame[metric.column] = np.clip(mean + shift + rng.normal(0, sd, len(kept)), *metric.range)
     frame["Party Align deranged"] = frame["Party Align"] - 0.05 + rng.normal(0, 0.02, len(kept))
     frame.loc[[p["Political Orientation"] == "Unknown" for p in kept], "PSA"] = np.nan
-    political = ["PSA", "Party Align", "Party Align deranged"]
+    frame["similarity"], frame["nearest_orientation"] = frame["PSA"] + 0.05, "Centre-right"
+    political = ["PSA", "Party Align", "Party Align deranged", "similarity", "nearest_orientation"]
     write_parquet(folder / "05_text_metrics" / model / f"{kind}.parquet", frame.drop(columns=political))
-    write_json(folder / "05_text_metrics" / model / f"{kind}.signatures.json", {"PPL": "model:made-up|max_words:512"})
+    write_json(folder / "05_text_metrics" / model / f"{kind}.signatures.json", SIGNATURES)
     write_parquet(
         folder / "06_political_alignment" / model / f"{kind}.parquet", frame[["prompt_id", "variant", *political]]
     )
