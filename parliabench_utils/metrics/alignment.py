@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.centroid_store import CentroidStore, debate_id, read_centroids, write_centroids
+from parliabench_utils.metrics.residual import MIN_SPEECHES, Residuals, context_key
 from parliabench_utils.models.encoders import unit_rows
 
 __all__ = [
@@ -26,10 +27,16 @@ WIDEST = 12.0  # Far-left (-6) to Far-right (+6), the divisor of Eq. 2
 Centroids = Mapping[str, np.ndarray]
 
 
+EQUATIONS = {
+    "PSA": "eq:1-2,distance:12",
+    "Party Align": "eq:3",
+    "Party Align residual": f"eq:3,without:house-and-topic-mean,min:{MIN_SPEECHES}",
+}
+
+
 def signature(encoder: str, left_out: str = "none", metric: str = "Party Align") -> str:
     """What fixes a value of PSA or Party Align: equation, where centroids come from, who is left out, encoder."""
-    equation = "eq:1-2,distance:12" if metric == "PSA" else "eq:3"
-    return f"{metric}|{equation}|centroids:training-mean|left-out:{left_out}|{encoder}|v1"
+    return f"{metric}|{EQUATIONS[metric]}|centroids:training-mean|left-out:{left_out}|{encoder}|v1"
 
 
 def centroids(embeddings: np.ndarray, labels: Sequence[str | None]) -> dict[str, np.ndarray]:
@@ -109,10 +116,10 @@ def psa_parts(embeddings: np.ndarray, expected: Sequence[str | None], centroids:
     )
 
 
-def derange(centroids: Centroids) -> dict[str, np.ndarray]:
-    """Every label with the next label's centroid: a control in which nobody is scored against his own party."""
+def derange(centroids: Centroids, shift: int = 1) -> dict[str, np.ndarray]:
+    """Every label with the centroid of the label `shift` places on: a control in which nobody meets his own party."""
     labels = list(centroids)
-    return {label: centroids[labels[(i + 1) % len(labels)]] for i, label in enumerate(labels)}
+    return {label: centroids[labels[(i + shift) % len(labels)]] for i, label in enumerate(labels)}
 
 
 def swap(centroids: Centroids, first: str, second: str) -> dict[str, np.ndarray]:
@@ -137,33 +144,46 @@ def _positions(orientations: Sequence[str | None]) -> np.ndarray:
 
 
 COLUMNS = ["similarity", "nearest_orientation", "distance", "PSA"]
-COLUMNS += ["Party Align", "margin", "nearest_party", "Party Align deranged"]
+COLUMNS += ["Party Align", "margin", "nearest_party", "Party Align deranged", "Party Align residual"]
 
 
 def align(speeches: pd.DataFrame, vectors: np.ndarray, store: CentroidStore, leave_out: bool = False) -> pd.DataFrame:
-    """All columns of notebook 06 for speeches with `Party`, `Political Orientation`, `sitting_id`, `Section`,
-    `speaker_id`.
+    """All columns of notebook 06 for speeches with `Party`, `Political Orientation`, `House`, `Topic`, `sitting_id`,
+    `Section`, `speaker_id`.
 
     With `leave_out` each speech is scored against centroids without its own debate and speaker (human speeches).
     """
     if not leave_out:
-        return _align(speeches, vectors, store.centroids("Party"), store.centroids("Political Orientation"))
+        return _align(speeches, vectors, store, {})
     rows = []
     for i, row in enumerate(speeches.itertuples()):
         without = {"without_debate": debate_id(row.sitting_id, row.Section), "without_speaker": row.speaker_id}
-        both = (store.centroids(label, **without) for label in ("Party", "Political Orientation"))
-        rows.append(_align(speeches.iloc[[i]], vectors[[i]], *both, strict=False))
+        rows.append(_align(speeches.iloc[[i]], vectors[[i]], store, without))
     return pd.concat(rows) if rows else pd.DataFrame(columns=COLUMNS)
 
 
-def _align(
-    speeches: pd.DataFrame, vectors: np.ndarray, parties: Centroids, orientations: Centroids, strict: bool = True
-) -> pd.DataFrame:
-    """`strict=False` gives NaN, not an error, to a party of which leaving out has left nothing."""
-    expected = speeches["Party"].where(strict | speeches["Party"].isin(list(parties)), None).tolist()
+def _align(speeches: pd.DataFrame, vectors: np.ndarray, store: CentroidStore, without: dict[str, str]) -> pd.DataFrame:
+    """A party of which leaving out has left nothing gets NaN; without leaving out, one that is not there is an error."""
+    parties, left = store.centroids("Party", **without), store.residuals(**without)
+    expected = _known(speeches["Party"], parties) if without else speeches["Party"].tolist()
+    orientations = store.centroids("Political Orientation", **without)
     table = psa_parts(vectors, speeches["Political Orientation"].tolist(), orientations)
     table["Party Align"] = party_alignment(vectors, expected, parties)
     table["margin"] = party_margin(vectors, expected, parties)
     table["nearest_party"] = nearest(vectors, parties)
     table["Party Align deranged"] = party_alignment(vectors, expected, derange(parties))
+    table["Party Align residual"] = _residual_alignment(speeches, vectors, left)
     return table[COLUMNS].set_axis(speeches.index)
+
+
+def _residual_alignment(speeches: pd.DataFrame, vectors: np.ndarray, left: Residuals) -> np.ndarray:
+    """Cosine in [-1, 1] of what is left of a speech without its topic and House to what is left of its party; NaN where
+    the party speaks alone in all its contexts."""
+    if not left.centroids:
+        return np.full(len(speeches), np.nan)
+    contexts = [context_key(*pair) for pair in zip(speeches["House"], speeches["Topic"], strict=True)]
+    return party_alignment(left.of(vectors, contexts), _known(speeches["Party"], left.centroids), left.centroids)
+
+
+def _known(labels: pd.Series, centroids: Centroids) -> list[str | None]:
+    return [label if label in centroids else None for label in labels]

@@ -1,7 +1,7 @@
 """Centroids on disk: sums of training vectors, from which one debate and one speaker can be left out exactly.
 
 Notebook 02 writes them once, from training speeches only; notebook 06 reads them. A cosine to a centroid needs the
-direction of a sum only, so a cell (party, orientation, debate, speaker) keeps its sum and count, and leaving
+direction of a sum only, so a cell (party, orientation, debate, speaker, context) keeps its sum and count, and leaving
 something out is a subtraction. The human speeches use it: their own debate and speaker never speak in their
 centroids.
 
@@ -17,11 +17,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from parliabench_utils.metrics.residual import Residuals, context_key, residuals
 from parliabench_utils.models.embeddings import SentenceEncoder
 from parliabench_utils.models.encoders import unit_rows
 from parliabench_utils.run.artefacts import whole_file, write_json
 
-KEYS = ("Party", "Political Orientation", "debate", "speaker_id")
+KEYS = ("Party", "Political Orientation", "debate", "speaker_id", "context")
+LABELS = ("Party", "Political Orientation", "context")
 FILE = "centroids.npz"
 
 
@@ -32,7 +34,7 @@ def debate_id(sitting_id: str, section: str | None) -> str:
 
 @dataclass(frozen=True)
 class CentroidStore:
-    """`cells`: a row a cell with the four keys and `n`; `sums`: float32 (n_cells, dimension), sums of unit vectors."""
+    """`cells`: a row a cell with the five keys and `n`; `sums`: float32 (n_cells, dimension), sums of unit vectors."""
 
     cells: pd.DataFrame
     sums: np.ndarray
@@ -45,22 +47,35 @@ class CentroidStore:
 
         A label of which nothing is left is not in the result.
         """
-        groups = self._groups[label]
-        left_out = self._rows_of("debate", without_debate) | self._rows_of("speaker_id", without_speaker)
-        totals, counts = groups.totals.copy(), groups.counts.copy()
-        for row in left_out:
-            if (code := groups.codes[row]) >= 0:
-                totals[code] -= self.sums[row]
-                counts[code] -= self.cells["n"].iat[row]
-        return {name: unit_rows(totals[i]) for i, name in enumerate(groups.names) if counts[i] > 0}
+        totals, counts = self._without(label, self._left_out(without_debate, without_speaker))
+        return {name: unit_rows(totals[i]) for i, name in enumerate(self._groups[label].names) if counts[i] > 0}
+
+    def residuals(self, without_debate: str | None = None, without_speaker: str | None = None) -> Residuals:
+        """The party centroids that hold topic and House fixed, and the means that they are measured from."""
+        rows = self._left_out(without_debate, without_speaker)
+        parties, contexts = self._groups["Party"], self._groups["context"]
+        pairs = self._pairs.copy()
+        np.subtract.at(pairs, (parties.codes[rows], contexts.codes[rows]), self.cells["n"].to_numpy()[rows])
+        party_sums, context_sums = (self._without(label, rows)[0] for label in ("Party", "context"))
+        return residuals(parties.names, party_sums, contexts.names, context_sums, pairs)
 
     def counts(self, label: str) -> dict[str, int]:
         """Training speeches behind each centroid."""
         groups = self._groups[label]
         return dict(zip(groups.names, groups.counts.tolist(), strict=True))
 
-    def _rows_of(self, column: str, value: str | None) -> set[int]:
-        return set(self._index[column].get(value, ())) if value is not None else set()
+    def _left_out(self, debate: str | None, speaker: str | None) -> np.ndarray:
+        """The numbers of the cells that go, sorted."""
+        found = (self._index[column].get(value, ()) for column, value in (("debate", debate), ("speaker_id", speaker)))
+        return np.array(sorted({row for rows in found for row in rows}), dtype=int)
+
+    def _without(self, label: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and counts of each label without these cells."""
+        groups = self._groups[label]
+        totals, counts, rows = groups.totals.copy(), groups.counts.copy(), rows[groups.codes[rows] >= 0]
+        np.subtract.at(totals, groups.codes[rows], self.sums[rows].astype(np.float64))
+        np.subtract.at(counts, groups.codes[rows], self.cells["n"].to_numpy()[rows])
+        return totals, counts
 
     @cached_property
     def _index(self) -> dict[str, dict[str, list[int]]]:
@@ -68,7 +83,15 @@ class CentroidStore:
 
     @cached_property
     def _groups(self) -> dict[str, "_Groups"]:
-        return {label: _group(self.cells, self.sums, label) for label in ("Party", "Political Orientation")}
+        return {label: _group(self.cells, self.sums, label) for label in LABELS}
+
+    @cached_property
+    def _pairs(self) -> np.ndarray:
+        """Speeches of each party in each context, int (n_parties, n_contexts)."""
+        parties, contexts = self._groups["Party"], self._groups["context"]
+        pairs = np.zeros((len(parties.names), len(contexts.names)), dtype=int)
+        np.add.at(pairs, (parties.codes, contexts.codes), self.cells["n"].to_numpy())
+        return pairs
 
 
 @dataclass(frozen=True)
@@ -96,12 +119,15 @@ def _group(cells: pd.DataFrame, sums: np.ndarray, label: str) -> _Groups:
 def write_centroids(folder: Path, train: pd.DataFrame, encoder: SentenceEncoder) -> CentroidStore:
     """Embed the training speeches; write `centroids.npz` (cells) and `centroids.json` (who is in them).
 
-    `train` needs `speech_id, speaker_id, sitting_id, Section, Party, Political Orientation, Speech`; the order of its
-    rows does not matter.
+    `train` needs `speech_id, speaker_id, sitting_id, Section, Party, Political Orientation, House, Topic, Speech`; the
+    order of its rows does not matter.
     """
     train = train.sort_values("speech_id").reset_index(drop=True)
     vectors = encoder.encode(train["Speech"].tolist())
-    rows = train.assign(debate=[debate_id(*pair) for pair in zip(train["sitting_id"], train["Section"], strict=True)])
+    rows = train.assign(
+        debate=[debate_id(*pair) for pair in zip(train["sitting_id"], train["Section"], strict=True)],
+        context=[context_key(*pair) for pair in zip(train["House"], train["Topic"], strict=True)],
+    )
     keys = rows[list(KEYS)].fillna("Unknown").astype(str)
     usable = ~np.isnan(vectors).any(axis=1)
     cell = keys[usable].groupby(list(KEYS), sort=True)
@@ -121,10 +147,12 @@ def _write(folder: Path, store: CentroidStore) -> None:
 
 
 def read_centroids(folder: Path) -> CentroidStore:
-    """What `write_centroids` left in `folder`; FileNotFoundError names the stage to run."""
+    """What `write_centroids` left in `folder`; an error names the stage to run where it is missing or of an older make."""
     path = Path(folder) / FILE
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not there: run 02_dataset first")
     with np.load(path, allow_pickle=False) as data:
+        if missing := sorted({*KEYS, "n", "sums", "encoder"} - set(data.files)):
+            raise ValueError(f"{path} has no {missing[0]!r}, an older version made it: run 02_dataset again")
         cells = pd.DataFrame({key: data[key] for key in (*KEYS, "n")})
         return CentroidStore(cells, data["sums"], str(data["encoder"]))

@@ -1,7 +1,8 @@
 """Two ways to put a question to a judge in process: a constrained ending, or free text. `judge_server` is the third.
 
-Used by notebook 07 through `metrics.judge`. Every engine has `ask(prompts, seeds) -> list[Reply]` in the prompts' order, a
-`signature`, and `whole_speech`: true when the six prompts of one speech are to be asked together, and nothing else with them.
+Used by notebook 07 through `metrics.judge`. Every engine has `ask(prompts, seeds) -> list[Reply]` in the prompts' order,
+`read(raw) -> Judgement` for a reply that is on disk already, a `signature` with everything that shapes its replies, `versions`, and
+`whole_speech`: true when the prompts of one speech are to be asked together, and nothing else with them.
 
     engine = open_engine(read_judge_spec("smollm2-constrained"))
     engine.ask(judge_prompts(spec, speech), seeds=[0] * 6)[0].judgement.score      # between 1 and 10
@@ -9,6 +10,7 @@ Used by notebook 07 through `metrics.judge`. Every engine has `ask(prompts, seed
 
 import json
 from dataclasses import dataclass
+from importlib.metadata import version
 
 from parliabench_utils.metrics.judge_parsing import Judgement, parse_judgement
 from parliabench_utils.models.judge_prompting import JudgePrompt, JudgeSpec
@@ -41,7 +43,7 @@ def open_engine(spec: JudgeSpec, points: int = 10, server_url: str = ""):
     if server_url:
         raise ValueError(f"judge {spec.name!r} runs in process, but server_url is {server_url!r}: empty one of the two")
     loaded = load_model(spec.model, precision=spec.precision)
-    return (WeightedEngine if spec.ending == "weighted" else TextEngine)(loaded, spec, points)
+    return (TextEngine if spec.ending == "free" else ConstrainedEngine)(loaded, spec, points)
 
 
 def room_for_reply(n_prompt: int, max_new_tokens: int, context_switch: int | None) -> int:
@@ -55,19 +57,31 @@ def room_for_reply(n_prompt: int, max_new_tokens: int, context_switch: int | Non
     return room if room >= min(MIN_NEW_TOKENS, max_new_tokens) else 0
 
 
-class WeightedEngine:
-    """After `<score>` only 1 to `points` may follow; the score is the mean over them, weighted by the model's probabilities.
+def sampling_text(spec: JudgeSpec, n_tokens: int, points: int) -> str:
+    """The part of a signature that says how text is drawn."""
+    return f"T={spec.temperature}|top_p={spec.top_p}|new={n_tokens}|switch={spec.context_switch}|points={points}"
 
-    The shared prefix of the six prompts is computed once. Prefix and rest are joined as token ids: joined as text, the
-    tokeniser would merge across the seam. One speech is one batch, whatever else is judged, so that a resumed run computes
-    exactly what an undisturbed one would. Greedy and without sampling: seeds do not matter here.
+
+def library_versions() -> str:
+    """What computes in process, with versions, for every row."""
+    return ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "bitsandbytes"))
+
+
+class ConstrainedEngine:
+    """After `<score>` only 1 to `points` may follow: the likeliest, or the mean weighted by the model's probabilities.
+
+    Before it stands free feedback of up to `feedback_tokens` tokens, or none. The shared prefix of the six prompts is computed once.
+    Prefix and rest are joined as token ids: joined as text, the tokeniser would merge across the seam. One speech is one batch,
+    whatever else is judged, so that a resumed run computes exactly what an undisturbed one would. Seeds matter to feedback only.
     """
 
     whole_speech = True
 
     def __init__(self, loaded: LoadedModel, spec: JudgeSpec, points: int = 10):
-        self.loaded, self.points = loaded, points
-        self.signature = f"{spec.name}|{loaded.fingerprint}|weighted|points={points}"
+        self.loaded, self.spec, self.points = loaded, spec, points
+        drawn = sampling_text(spec, spec.feedback_tokens, points)
+        self.signature = f"{spec.name}|{loaded.fingerprint}|{spec.ending}|{drawn}"
+        self.versions = library_versions()
         self.digits, self.zero, self.close = self._score_tokens()
 
     def _score_tokens(self) -> tuple[list[int], int | None, int]:
@@ -86,33 +100,53 @@ class WeightedEngine:
         """Replies to the prompts of one speech; `raw` is the distribution as JSON. ValueError for several speeches."""
         if len({prompt.shared for prompt in prompts}) != 1:
             raise ValueError("the constrained ending is asked one speech at a time")
-        return [self._reply(row) for row in self.distribution(prompts)]
+        feedback = self._feedback(prompts, seeds) if self.spec.feedback_tokens else [""] * len(prompts)
+        shared, rests = self._token_ids(prompts, feedback)
+        if self.spec.context_switch and len(shared) + max(map(len, rests)) > self.spec.context_switch:
+            return [TOO_LONG] * len(prompts)
+        return [self._reply(row, text) for row, text in zip(self._distribution(shared, rests), feedback, strict=True)]
 
-    def _reply(self, probabilities) -> Reply:
-        mean = sum(n * float(p) for n, p in enumerate(probabilities, start=1))
-        raw = json.dumps({str(n): round(float(p), 6) for n, p in enumerate(probabilities, start=1)})
-        return Reply(raw, Judgement(round(mean, 6), "ok-weighted"))
+    def _reply(self, probabilities, feedback: str) -> Reply:
+        record = {str(n): round(float(p), 6) for n, p in enumerate(probabilities, start=1)}
+        raw = json.dumps(record | ({"feedback": feedback} if feedback else {}), ensure_ascii=False)
+        return Reply(raw, self.read(raw))
+
+    def read(self, raw: str) -> Judgement:
+        """The score that follows from a reply's distribution, at 6 decimals."""
+        record = json.loads(raw)
+        feedback = record.pop("feedback", "")
+        if self.spec.ending == "weighted":
+            mean = sum(int(n) * p for n, p in record.items()) / sum(record.values())
+            return Judgement(round(mean, 6), "ok-weighted", feedback)
+        return Judgement(float(max(record, key=record.get)), "ok", feedback)
+
+    def _feedback(self, prompts: list[JudgePrompt], seeds: list[int]) -> list[str]:
+        """Free feedback of each prompt, cut where the judge closes it or begins a verdict."""
+        ids = [_encoded(self.loaded, q.text, "<feedback>") for q in prompts]
+        texts = _generated(self.loaded, self.spec, ids, seeds, self.spec.feedback_tokens)
+        return [text.split("</feedback>")[0].split("<score>")[0].strip() for text in texts]
 
     def distribution(self, prompts: list[JudgePrompt]):
-        """Probabilities of 1 to `points`, shape (n_prompts, points), rows sum to 1.
+        """Probabilities of 1 to `points` without feedback, shape (n_prompts, points), rows sum to 1."""
+        return self._distribution(*self._token_ids(prompts, [""] * len(prompts)))
 
-        As a decoder restricted to this grammar would choose: first among the digits, then, after "1", between "0" and the
+    def _distribution(self, shared: list[int], rests: list[list[int]]):
+        """As a decoder restricted to this grammar would choose: first among the digits, then, after "1", between "0" and the
         end of the number. So P(1) = P("1") P(end | "1") and P(10) = P("1") P("0" | "1").
         """
         import torch
 
-        at_digit, after_one = self._logits(prompts)
+        at_digit, after_one = self._logits(shared, rests)
         digit = torch.softmax(at_digit[:, self.digits].double(), dim=-1)
         if self.zero is None:
             return digit
         ten = torch.softmax(after_one[:, [self.close, self.zero]].double(), dim=-1)[:, 1:]
         return torch.cat([digit[:, :1] * (1 - ten), digit[:, 1:], digit[:, :1] * ten], dim=1)
 
-    def _logits(self, prompts: list[JudgePrompt]):
+    def _logits(self, shared: list[int], rests: list[list[int]]):
         """Next-token logits after `<score>` and after `<score>1`, each (n_prompts, n_vocabulary), from one pass."""
         import torch
 
-        shared, rests = self._token_ids(prompts)
         model, device = self.loaded.model, self.loaded.device
         longest = max(map(len, rests))
         rest = torch.full((len(rests), longest), self.loaded.tokenizer.pad_token_id)
@@ -131,13 +165,14 @@ class WeightedEngine:
             head = model.get_output_embeddings()
             return head(states[rows, last - 1]).float(), head(states[rows, last]).float()
 
-    def _token_ids(self, prompts: list[JudgePrompt]) -> tuple[list[int], list[list[int]]]:
+    def _token_ids(self, prompts: list[JudgePrompt], feedback: list[str]) -> tuple[list[int], list[list[int]]]:
         """Ids of the shared part and of each rest; a rest ends in `<score>` and the digit 1, whose place is read twice."""
         tokenizer = self.loaded.tokenizer
         parts = [chat_text(tokenizer, prompt.shared + CUT + prompt.own).split(CUT) for prompt in prompts]
         shared = tokenizer.encode(parts[0][0], add_special_tokens=False)
-        rests = [tokenizer.encode(own + "<score>", add_special_tokens=False) for _, own in parts]
-        return shared, [[*ids, self.digits[0]] for ids in rests]
+        given = [f"<feedback>{text}</feedback>\n" if text else "" for text in feedback]
+        endings = [own + text + "<score>" for (_, own), text in zip(parts, given, strict=True)]
+        return shared, [[*tokenizer.encode(text, add_special_tokens=False), self.digits[0]] for text in endings]
 
 
 class TextEngine:
@@ -150,31 +185,45 @@ class TextEngine:
 
     def __init__(self, loaded: LoadedModel, spec: JudgeSpec, points: int = 10):
         self.loaded, self.spec, self.points = loaded, spec, points
-        self.signature = (
-            f"{spec.name}|{loaded.fingerprint}|free|T={spec.temperature}|top_p={spec.top_p}|points={points}"
-        )
+        drawn = sampling_text(spec, spec.max_new_tokens, points)
+        self.signature = f"{spec.name}|{loaded.fingerprint}|free|{drawn}"
+        self.versions = library_versions()
 
     def ask(self, prompts: list[JudgePrompt], seeds: list[int]) -> list[Reply]:
-        """One reply a prompt, generated as one batch; a prompt without room for a reply is `prompt-too-long`."""
-        encode = self.loaded.tokenizer.encode
-        ids = [encode(chat_text(self.loaded.tokenizer, q.text), add_special_tokens=False) for q in prompts]
-        rooms = [room_for_reply(len(i), self.spec.max_new_tokens, self.spec.context_switch) for i in ids]
+        """One reply a prompt; a prompt without room for a reply is `prompt-too-long`.
+
+        Prompts with the same room on the same side of the context switch are one batch: Phi-3 takes its factors from a batch's
+        longest row, so that a longer neighbour would change a reply.
+        """
+        ids = [_encoded(self.loaded, q.text) for q in prompts]
+        switch, most = self.spec.context_switch, self.spec.max_new_tokens
+        batches: dict[tuple[int, bool], list[int]] = {}
+        for n, prompt in enumerate(ids):
+            batches.setdefault((room_for_reply(len(prompt), most, switch), len(prompt) > (switch or 0)), []).append(n)
         replies = [TOO_LONG] * len(prompts)
-        asked = [n for n, room in enumerate(rooms) if room]
-        if asked:
-            # one limit for the batch: padding counts towards the switch, so the longest prompt decides
-            limit = min(rooms[n] for n in asked)
-            raws = self._generate([ids[n] for n in asked], [seeds[n] for n in asked], limit)
-            for n, raw in zip(asked, raws, strict=True):
-                replies[n] = Reply(raw, parse_judgement(raw, (1, self.points)))
+        for (room, _), rows in batches.items():
+            if room:
+                raws = _generated(self.loaded, self.spec, [ids[n] for n in rows], [seeds[n] for n in rows], room)
+                for n, raw in zip(rows, raws, strict=True):
+                    replies[n] = Reply(raw, self.read(raw))
         return replies
 
-    def _generate(self, ids: list[list[int]], seeds: list[int], limit: int) -> list[str]:
-        """Newly generated text only, without the prompt."""
-        tokenizer, sampling = self.loaded.tokenizer, Sampling(self.spec.temperature, self.spec.top_p, 1.0)
-        stops = tokenizer.convert_tokens_to_ids(self.loaded.spec.stop)
-        new = decode_batch(self.loaded.model, ids, seeds, sampling, limit, stops, tokenizer.pad_token_id)
-        return [tokenizer.decode(answer, skip_special_tokens=True) for answer, _ in new]
+    def read(self, raw: str) -> Judgement:
+        """`parse_judgement` on this scale."""
+        return parse_judgement(raw, (1, self.points))
+
+
+def _encoded(loaded: LoadedModel, user: str, answer: str = "") -> list[int]:
+    """Token ids of one user turn and the beginning of the answer."""
+    return loaded.tokenizer.encode(chat_text(loaded.tokenizer, user) + answer, add_special_tokens=False)
+
+
+def _generated(loaded: LoadedModel, spec: JudgeSpec, ids: list[list[int]], seeds: list[int], limit: int) -> list[str]:
+    """Newly generated text only, without the prompt."""
+    tokenizer, sampling = loaded.tokenizer, Sampling(spec.temperature, spec.top_p, 1.0)
+    stops = tokenizer.convert_tokens_to_ids(loaded.spec.stop)
+    new = decode_batch(loaded.model, ids, seeds, sampling, limit, stops, tokenizer.pad_token_id)
+    return [tokenizer.decode(answer, skip_special_tokens=True) for answer, _ in new]
 
 
 def chat_text(tokenizer, user: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from parliabench_utils.metrics.alignment_evidence import overview
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.models.loading import ModelSpec, read_model_spec
 from parliabench_utils.results.cells import HUMAN, SMALL_GROUP
@@ -87,10 +88,11 @@ def failures(folder: Path) -> pd.DataFrame:
 def checks(folder: Path) -> list[tuple[str, pd.DataFrame]]:
     """What earlier stages found out about their own metrics: title and printed table of each summary."""
     validation = pd.read_csv(folder / "06_political_alignment/summary/validation.csv")
-    wide = validation.pivot(index=["check", "statistic"], columns="split", values="value").reset_index()
+    guessed = validation[validation["split"] == "none"].drop(columns=["split", "check"])
     trust, failed = (pd.read_csv(folder / "07_judge/summary" / name) for name in ("trust.csv", "failures.csv"))
     titles = {
-        "What Party Align and PSA see in human speeches, by the way that training and test are kept apart (06)": wide,
+        "What Party Align sees in human speeches, by condition and by what training and test share (06)": overview(validation),
+        "PSA beside the two guessers' (06)": guessed,
         "How far the judge can be trusted (07)": trust,
         "What the judge could not rate (07)": failed,
     }

@@ -157,6 +157,7 @@ class Alignment(Job):
     leave_out_human: bool = True
     folds: int = Field(5, ge=2)
     shuffles: int = Field(200, ge=1)
+    bootstrap_draws: int = Field(500, ge=100)
     validation_speeches: int = Field(1000, ge=1)
 
 

@@ -18,7 +18,6 @@ from parliabench_utils.metrics.alignment import (
     swap,
     write_centroids,
 )
-from parliabench_utils.metrics.alignment_validation import anova, guessers, validate
 
 
 class FixedEncoder:
@@ -49,6 +48,8 @@ def parliament():
             "Section": [f"debate{i % 5}" for i in range(90)],
             "Party": parties,
             "Political Orientation": [orientation[party] for party in parties],
+            "House": "House of Commons",
+            "Topic": np.array(["Energy", "Health", None])[np.arange(90) % 7 % 3],
             "Speech": [f"text {i}" for i in range(90)],
         }
     )
@@ -121,6 +122,44 @@ def test_leaving_out_is_exact(parliament, tmp_path):
             np.testing.assert_allclose(found[name], direction, atol=1e-6)
 
 
+def test_leaving_out_is_exact_for_residuals_too(parliament, tmp_path):
+    frame, vectors = parliament
+    encoder = FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True)))
+    store = write_centroids(tmp_path, frame, encoder)
+    debate, speaker = debate_id(frame["sitting_id"][3], frame["Section"][3]), frame["speaker_id"][3]
+    same = [debate_id(*pair) == debate for pair in zip(frame["sitting_id"], frame["Section"], strict=True)]
+    kept = ~(np.array(same) | (frame["speaker_id"] == speaker).to_numpy())
+    found = store.residuals(without_debate=debate, without_speaker=speaker)
+    topics = frame["Topic"].fillna("Unknown").to_numpy()
+    means = {topic: vectors[kept & (topics == topic)].mean(axis=0) for topic in set(topics)}
+    left = vectors - np.stack([means[topic] for topic in topics])
+    for party, direction in found.centroids.items():
+        own = left[kept & (frame["Party"] == party).to_numpy()].mean(axis=0)
+        np.testing.assert_allclose(direction, own / np.linalg.norm(own), atol=1e-5)
+    row = found.of(vectors[[3]], ["House of Commons/" + topics[3]])
+    np.testing.assert_allclose(row[0], left[3] / np.linalg.norm(left[3]), atol=1e-5)
+    aligned = align(frame.iloc[[3]], vectors[[3]], store, leave_out=True)["Party Align residual"].iloc[0]
+    assert aligned == pytest.approx(row[0] @ found.centroids[frame["Party"][3]])
+
+
+def test_residual_means_back_off_from_topic_to_house_to_everything(parliament, tmp_path):
+    frame, vectors = parliament
+    frame = frame.assign(House=["House of Lords"] * 30 + ["House of Commons"] * 60)
+    left = write_centroids(tmp_path, frame, FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True)))).residuals()
+    np.testing.assert_allclose(left.mean("House of Lords/Fisheries"), vectors[:30].mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(left.mean("Senate/Fisheries"), vectors.mean(axis=0), atol=1e-6)
+    assert "Conservative" not in left.centroids, "alone in its House: party and House cannot be told apart"
+    assert np.isnan(align(frame.head(3), vectors[:3], read_centroids(tmp_path))["Party Align residual"]).all()
+
+
+def test_files_of_an_older_make_say_what_to_run(parliament, tmp_path):
+    np.savez(tmp_path / "centroids.npz", sums=np.eye(2), encoder=np.array("x"))
+    with pytest.raises(ValueError, match="run 02_dataset again"):
+        read_centroids(tmp_path)
+    with pytest.raises(FileNotFoundError, match="run 02_dataset first"):
+        read_centroids(tmp_path / "nowhere")
+
+
 def test_centroid_files_do_not_depend_on_the_order_of_rows(parliament, tmp_path):
     frame, vectors = parliament
     encoder = FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True)))
@@ -156,34 +195,17 @@ def test_align_gives_all_columns(parliament, tmp_path):
     assert plain["Party Align deranged"].mean() < plain["Party Align"].mean()
     lonely = frame.head(1).assign(Party="Alliance", speaker_id="s99", sitting_id="day9")
     one_man = write_centroids(tmp_path, pd.concat([frame.iloc[1:], lonely]), encoder)
-    assert np.isnan(align(lonely, vectors[:1], one_man, leave_out=True)["Party Align"]).all()
+    nothing = align(lonely, vectors[:1], one_man, leave_out=True)
+    assert nothing[["Party Align", "margin", "Party Align residual"]].isna().all(axis=None)
 
 
 def test_nobody_stands_in_his_own_place_when_deranged():
-    made = {label: np.eye(3)[i] for i, label in enumerate("abc")}
-    assert all(not np.array_equal(derange(made)[label], made[label]) for label in made)
-
-
-def test_validation_sees_real_parties_and_no_shuffled_ones(parliament):
-    frame, vectors = parliament
-    frame = frame.assign(debate=frame["sitting_id"] + "/" + frame["Section"])
-    table = validate(vectors, frame, folds=3, shuffles=20, seed=0)
-    values = table.set_index(["split", "check", "statistic"])["value"]
-    for split in ("random", "by debate", "by speaker"):
-        assert values[split, "nearest party", "balanced accuracy"] > 0.8
-        assert values[split, "nearest party", "labels shuffled, 95th percentile"] < 0.6
-        assert values[split, "AUC", "own against others, mean of parties"] > 0.9
-    again = validate(vectors, frame, folds=3, shuffles=20, seed=0)
-    pd.testing.assert_frame_equal(table, again)
-
-
-def test_guessers_and_anova():
-    values = guessers(["Centre-left"] * 3 + ["Centre-right", "Unknown"])
-    assert values["always the commonest"] == pytest.approx(0.75 + 0.25 * (1 - 4 / 12))
-    assert values["drawn by share"] == pytest.approx(0.625 + 0.375 * (1 - 4 / 12))
-    f, eta = anova(np.array([1.0, 2.0, 3.0, 4.0]), ["a", "a", "b", "b"])
-    assert (f, eta) == (pytest.approx(8.0), pytest.approx(0.8))
-    assert np.isnan(anova(np.array([1.0, 2.0]), ["a", "b"])).all()
+    made = {label: np.eye(4)[i] for i, label in enumerate("abcd")}
+    for shift in (1, 2, 3):
+        wrong = derange(made, shift)
+        assert all(not np.array_equal(wrong[label], made[label]) for label in made)
+        assert {vector.argmax() for vector in wrong.values()} == {0, 1, 2, 3}, "every centroid is used once"
+    np.testing.assert_array_equal(derange(made)["d"], made["a"])
 
 
 def test_swapped_labels_on_members_own_words():

@@ -1,21 +1,20 @@
-"""Judging speeches into a file: rows, resuming, failures, and the tables of trust."""
+"""Judging speeches into a file: rows, resuming, failures, the cache."""
 
 import json
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from parliabench_utils.metrics.judge import DIMENSIONS, judge_prompts, judge_speeches, read_judge_spec, speeches_of
-from parliabench_utils.metrics.judge_engine import Reply
-from parliabench_utils.metrics.judge_parsing import Judgement
-from parliabench_utils.metrics.judge_trust import (
-    controls_of,
-    failure_table,
-    judge_controls,
-    judgements_frame,
-    trust_table,
+from parliabench_utils.metrics.judge import (
+    DIMENSIONS,
+    JudgementCache,
+    judge_prompts,
+    judge_speeches,
+    read_judge_spec,
+    speeches_of,
 )
+from parliabench_utils.metrics.judge_engine import Reply
+from parliabench_utils.metrics.judge_parsing import Judgement, parse_judgement
+from parliabench_utils.metrics.judge_trust import failure_table, judgements_frame
 from parliabench_utils.run.artefacts import read_jsonl, write_jsonl
 from tests.metrics.test_judge_prompting import SPEECH
 
@@ -24,6 +23,8 @@ SPEECHES = [
     SPEECH
     | {
         "prompt_id": f"p{n}",
+        "model": "human",
+        "type": "human",
         "generated_speech": f"My Lords. I have {n} points. " + "They matter. " * n,
         "n_words": 6 + 2 * n,
     }
@@ -34,7 +35,7 @@ SPEECHES = [
 class Recorder:
     """Scores by length of the prompt, refuses `refused` dimensions, stops after `stop_after` calls."""
 
-    signature = "recorder"
+    signature, versions = "recorder", "none 1.0"
 
     def __init__(self, whole_speech=True, refused=(), stop_after=None):
         self.whole_speech, self.refused, self.stop_after, self.asked = whole_speech, refused, stop_after, []
@@ -48,7 +49,11 @@ class Recorder:
     def _reply(self, prompt):
         if prompt.dimension in self.refused:
             return Reply("No.", Judgement(None, "refusal"))
-        return Reply("raw", Judgement(1 + len(prompt.text) % 90 / 10, "ok-decimal"))
+        raw = f"<score>{1 + len(prompt.text) % 90 / 10}</score>"
+        return Reply(raw, self.read(raw))
+
+    def read(self, raw):
+        return parse_judgement(raw)
 
 
 def test_rows_and_their_order(tmp_path):
@@ -66,6 +71,9 @@ def test_rows_and_their_order(tmp_path):
         "prompt_sha256",
         "attempts",
         "seed",
+        "earlier",
+        "engine",
+        "versions",
     ]
     assert rows[2]["prompt_sha256"] == judge_prompts(SPEC, SPEECHES[0])[2].sha256
 
@@ -96,9 +104,54 @@ def test_failures_are_asked_again_with_new_seeds_and_stay_null(tmp_path):
     assert len({seed for call in engine.asked for _, seed in call}) == 8
     failed = rows[2]
     assert (failed["score"], failed["parse_status"], failed["attempts"]) == (None, "refusal", 3)
+    assert [(e["parse_status"], e["raw"]) for e in failed["earlier"]] == [("refusal", "No.")] * 2
+    assert failed["seed"] not in {e["seed"] for e in failed["earlier"]}
     table = failure_table(judgements_frame({("m", "baseline"): rows})).set_index("dimension")
     assert table.loc["J_Rel", ["n_failed", "failure_rate", "reasons"]].tolist() == [1, 1.0, "refusal 1"]
     assert table.loc["J_Coh", ["n_failed", "failure_rate", "reasons"]].tolist() == [0, 0.0, ""]
+
+
+def test_rows_of_other_speeches_are_not_mixed_in(tmp_path):
+    judge_speeches(SPEECHES, SPEC, Recorder(), tmp_path / "a.jsonl", run_seed=1)
+    with pytest.raises(ValueError, match="other judgements"):
+        judge_speeches(SPEECHES[1:], SPEC, Recorder(), tmp_path / "a.jsonl", run_seed=1)
+
+
+@pytest.mark.parametrize("whole_speech", [True, False])
+def test_nothing_is_asked_twice_in_another_run(tmp_path, monkeypatch, whole_speech):
+    monkeypatch.setenv("PARLIABENCH_CACHE", str(tmp_path / "cache"))
+
+    def judged(name, **changes):
+        engine = Recorder(whole_speech)
+        for key, value in changes.get("engine", {}).items():
+            setattr(engine, key, value)
+        cache = JudgementCache(engine)
+        rows = judge_speeches(SPEECHES, SPEC, engine, tmp_path / name, run_seed=changes.get("seed", 1), cache=cache)
+        return rows, sum(map(len, engine.asked)), cache
+
+    rows, asked, _ = judged("a.jsonl")
+    again, asked_again, cache = judged("b.jsonl")
+    assert (rows, asked, asked_again, cache.used) == (again, 30, 0, 30)
+    (file,) = cache.folder.glob("*.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:8]) + lines[8][:30])  # as a kill leaves it
+    assert judged("c.jsonl")[1] == (24 if whole_speech else 22)
+    for changes in ({"seed": 2}, {"engine": {"signature": "other"}}, {"engine": {"versions": "none 2.0"}}):
+        assert judged(f"{changes}.jsonl", **changes)[1] == 30
+
+
+def test_the_cache_keeps_replies_not_failures_to_reply(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARLIABENCH_CACHE", str(tmp_path / "cache"))
+
+    class Silent(Recorder):
+        def _reply(self, prompt):
+            return Reply("ConnectError", Judgement(None, "no-answer"))
+
+    judge_speeches(SPEECHES[:1], SPEC, Silent(), tmp_path / "a.jsonl", run_seed=1, cache=JudgementCache(Silent()))
+    assert not list(JudgementCache(Silent()).folder.glob("*.jsonl"))
+    refused = Recorder(refused=DIMENSIONS)
+    judge_speeches(SPEECHES[:1], SPEC, refused, tmp_path / "b.jsonl", run_seed=1, cache=JudgementCache(refused))
+    assert len(json.loads((next(JudgementCache(refused).folder.glob("*.jsonl"))).read_text().splitlines()[0])) == 2
 
 
 def test_speeches_are_joined_to_their_prompts_by_id(tmp_path):
@@ -108,55 +161,3 @@ def test_speeches_are_joined_to_their_prompts_by_id(tmp_path):
     write_jsonl(tmp_path / "04_generate/m/baseline/shard-0.jsonl", spoken)
     (row,) = speeches_of(tmp_path, "m", "baseline")
     assert (row["prompt_id"], row["generated_speech"], row["House"]) == ("a", "One.", "House of Lords")
-
-
-def test_controls_keep_the_words_and_the_seed():
-    controls = controls_of(SPEECHES[4], seed=7)
-    text = SPEECHES[4]["generated_speech"]
-    assert controls == controls_of(SPEECHES[4], seed=7)
-    assert (
-        sorted(controls["sentences shuffled"].split())
-        == sorted(controls["words shuffled"].split())
-        == sorted(text.split())
-    )
-    assert len(controls["lorem ipsum"].split()) == len(text.split())
-
-
-class LikesParliament(Recorder):
-    """Ten where Lords are addressed at the beginning, else one."""
-
-    def _reply(self, prompt):
-        return Reply("", Judgement(10.0 if "<speech>\nMy Lords." in prompt.text else 1.0, "ok"))
-
-
-def test_trust(tmp_path):
-    engine = LikesParliament()
-    human = judge_speeches(SPEECHES, SPEC, engine, tmp_path / "h.jsonl", run_seed=1)
-    silent = [s | {"generated_speech": "Lorem."} for s in SPEECHES]
-    machine = judge_speeches(silent, SPEC, engine, tmp_path / "m.jsonl", run_seed=1)
-    frame = judgements_frame({("m", "baseline"): machine, ("human", "human"): human})
-    words = pd.Series(
-        {(*pair, s["prompt_id"], 0): s["n_words"] for pair in [("m", "baseline"), ("human", "human")] for s in SPEECHES}
-    )
-    trust = trust_table(frame, words, judge_controls(SPEECHES[:3], SPEC, engine, seed=1)).set_index("dimension")
-    assert trust["human_minus_models"].tolist() == [9.0] * 6
-    assert trust["beats lorem ipsum"].tolist() == [1.0] * 6
-    assert trust["change_when_repeated"].tolist() == [0.0] * 6
-    assert trust["length_rho"].abs().max() < 1e-9
-    assert trust["distinct"].tolist() == [2] * 6
-
-
-def test_trust_of_a_constant_judge_and_of_none():
-    rows = [
-        {"prompt_id": f"p{i}", "variant": 0, "dimension": d, "score": 5, "parse_status": "ok"}
-        for i in range(4)
-        for d in DIMENSIONS
-    ]
-    frame = judgements_frame({("m", "baseline"): rows})
-    words = pd.Series({("m", "baseline", f"p{i}", 0): i for i in range(4)})
-    none = pd.DataFrame(columns=["prompt_id", "control", "dimension", "score"])
-    trust = trust_table(frame, words, none)
-    assert trust["distinct"].tolist() == [1] * 6
-    assert np.isnan(trust["length_rho"]).all()
-    assert trust_table(judgements_frame({}), pd.Series(dtype=float), none)["n"].tolist() == [0] * 6
-    assert json.loads(trust.to_json())

@@ -99,6 +99,23 @@ def test_a_wrong_request_stops_at_once(server):
     assert len(server.bodies) == 1
 
 
+def test_a_prompt_that_the_server_refuses_is_a_failure_with_its_reason(server):
+    server.faults = [400]
+    engine = engine_for(server)
+    first, second = (engine.ask([q], [1])[0] for q in judge_prompts(SPEC, SPEECH)[:2])
+    assert (first.judgement.status, second.judgement.score) == ("no-answer", 7)
+    assert "HTTP 400" in first.raw and "as asked" in first.raw
+    assert len(server.bodies) == 2  # refused once, not asked again
+
+
+@pytest.mark.parametrize("n_words, asked", [(100, 2000), (2300, None), (9000, 2000)])
+def test_a_reply_surely_stays_on_one_side_of_the_switch(server, n_words, asked):
+    speech = SPEECH | {"generated_speech": "words " * n_words}
+    (reply,) = engine_for(server).ask(judge_prompts(SPEC, speech)[:1], [1])
+    assert [b["max_tokens"] for b in server.bodies] == ([asked] if asked else [])
+    assert (reply.judgement.status == "prompt-too-long") == (asked is None)
+
+
 def test_no_server_is_said_before_judging():
     with pytest.raises(ConnectionError, match="no OpenAI-compatible server"):
         ServerEngine(SPEC, "http://127.0.0.1:9/v1", timeout=0.3)
