@@ -16,9 +16,9 @@
 # **Question.** What does a language model think of each speech, on six dimensions, and is that worth anything?
 #
 # **In the paper:** Table 1 (the six J_ metrics), sections 4.1 and 10. **Reads:** `02_dataset/prompts.jsonl`, `04_generate/` and a
-# judge's file in `params/judges/`. **Writes:** one row for each speech and dimension in `07_judge/<judge>/<model>/<type>.jsonl`;
-# `failures.csv` and `trust.csv` in `07_judge/summary/`. **Takes:** about one and a half seconds a speech on two cores in the demo,
-# two to three minutes in all.
+# judge's file in `params/judges/`. **Writes:** one row for each speech and dimension in `07_judge/<judge>/<model>/<type>.jsonl`; in
+# `07_judge/summary/` what failed (`failures.csv`) and how far the judge can be trusted (`trust.csv`, its numbers and answers
+# beside it). **Takes:** about one and a half seconds a speech on two cores in the demo, three minutes in all.
 
 # %% tags=["parameters"]
 run = "demo"  # name of the folder under outputs/
@@ -36,7 +36,14 @@ judge = "smollm2-constrained"  # a file in params/judges; the paper: flow-judge 
 points = 10  # scores from 1 to this; the paper: 10 (section 4.1)
 max_attempts = 1  # how often a reply without a score is asked for; the constrained ending never needs a second time
 server_url = ""  # for a judge on an OpenAI-compatible server, e.g. http://localhost:8000/v1
-control_speeches = 4  # human speeches judged again, and spoilt, to see what the judge notices
+cache = True  # keep replies in the user's cache folder, by prompt, judge, parameters and seed: nothing is asked twice
+control_speeches = 4  # human speeches judged again, spoilt, to see what the judge notices
+repeat_speeches = 5  # speeches of all models and types asked again: same, shuffled, reversed rubric, second judge
+repeats = 3  # how often each of them is asked in all; not in the paper
+second_judge = (
+    "smollm2-constrained"  # a second judge's file; empty: none. The demo's is the same model on another scale
+)
+second_points = 5  # the second judge's scale; Flow-Judge was trained on 2, 3 and 5
 
 # %%
 from parliabench_utils.run import start
@@ -48,12 +55,13 @@ p = run.params
 # ## Who judges, and what it is asked
 #
 # The paper's judge is Flow-Judge-v0.1, 3.8 billion parameters in 4 bit. The criteria of its six dimensions are printed in section 10
-# and stand word for word in our judge files; its rubrics are not printed, so ours are our own.
+# and stand word for word in our judge files; its rubrics are not printed, so ours are our own. Section 4.1 describes political
+# appropriateness as tone, section 10.6.1 as the party's stance: we ask for the stance, and `flow-judge-tone` for the tone.
 
 # %%
 import pandas as pd
 
-from parliabench_utils.metrics.judge import judge_prompts, judge_speeches, open_engine, read_judge_spec, speeches_of
+from parliabench_utils.metrics.judge import judge_prompts, read_judge_spec, speeches_of
 
 spec = read_judge_spec(p.judge)
 pd.set_option("display.max_colwidth", 160)
@@ -83,16 +91,19 @@ pd.DataFrame(
 # ## Judging
 #
 # Every judgement is a row, written as soon as it is there; a run that was killed asks only what is missing. The engine's
-# signature names weights, precision and scale.
+# signature names weights, precision, sampling and scale.
 
 # %%
+from parliabench_utils.metrics.judge import JudgementCache, judge_speeches, open_engine
+
 engine = open_engine(spec, p.points, p.server_url)
+replies_kept = JudgementCache(engine) if p.cache else None
 run.note("signature", engine.signature)
 print(engine.signature)
 
 # %%
 folder = run.stage_folder() / spec.name
-options = {"run_seed": p.seed, "points": p.points, "max_attempts": p.max_attempts}
+options = {"run_seed": p.seed, "points": p.points, "max_attempts": p.max_attempts, "cache": replies_kept}
 judged = {
     (m, t): judge_speeches(spoken, spec, engine, folder / m / f"{t}.jsonl", label=f"Judging {m}, {t}", **options)
     for (m, t), spoken in speeches.items()
@@ -134,15 +145,20 @@ pd.DataFrame([{"reply": text, **vars(parse_judgement(text, (1, 10)))} for text i
 # %% [markdown]
 # ## What came out
 #
-# First how many judgements failed, for each model and dimension, then the scores.
+# First how many judgements failed, for each model and dimension (`failure_rate` in `failures.csv`), then the scores. A speech with
+# an incomplete rating is left out of the tables, as in the paper, or not: that is 08's parameter `missing`.
 
 # %%
 from parliabench_utils.metrics.judge_trust import failure_table, judgements_frame
 
 scores = judgements_frame(judged)
 failures = failure_table(scores)
-run.note("judgements", {"asked": len(scores), "failed": int(scores["score"].isna().sum())})
-failures.groupby(["model", "type"], sort=False)[["n_judged", "n_failed"]].sum()
+rated = scores.groupby(["model", "type", "prompt_id", "variant"], sort=False)["score"].count() == 6
+facts = {"asked": len(scores), "failed": int(scores["score"].isna().sum()), "speeches with all six": int(rated.sum())}
+run.note("judgements", facts | {"from the cache": replies_kept.used if p.cache else 0})
+failures.groupby(["model", "type"], sort=False)[["n_judged", "n_failed"]].sum().assign(
+    speeches_with_all_six=rated.groupby(["model", "type"]).sum()
+)
 
 # %%
 means = scores.pivot_table(index=["model", "type"], columns="dimension", values="score", sort=False)
@@ -165,23 +181,72 @@ plt.show()
 # %% [markdown]
 # ## Can it be believed?
 #
-# A judge earns trust by what it notices. A few human speeches are asked again in another order and spoilt in three ways: their
-# sentences shuffled, all their words shuffled, replaced by filler. A sound judge puts the original first (share near 1);
-# one that guesses does so half the time. And its scores should not follow from length alone.
+# A judge earns trust by what it notices. Human speeches are spoilt in four ways, each of which must lower some dimensions: their
+# sentences shuffled (coherence), the party of their prompt exchanged (political appropriateness), a speech on another topic in
+# their place (relevance), filler (all six). Of a judge that guesses, the original wins half the time.
+#
+# A few speeches of all models and types are asked again: with new seeds, with the six dimensions in another order, with the rubric
+# turned round so that 1 is best, and by a second judge. This half is done once, where all models are judged together.
 
 # %%
-from parliabench_utils.metrics.judge_trust import judge_controls, trust_table
+from parliabench_utils.metrics.judge_trust import control_questions, repeat_questions, sample_speeches
 
 human = speeches.get(("human", "human"), [])
-controls = judge_controls(human[: p.control_speeches], spec, engine, p.seed, p.points)
-length = {(*pair, s["prompt_id"], s["variant"]): s["n_words"] for pair, spoken in speeches.items() for s in spoken}
-trust = trust_table(scores, pd.Series(length, dtype=float), controls)
-trust.round(3).set_index("dimension").T
+spoilt = control_questions(human[: p.control_speeches], human, spec, p.points, p.seed)
+sample = sample_speeches(speeches, p.repeat_speeches)
+again = repeat_questions(sample, spec, p.points, p.repeats, p.seed)
+groups = [*spoilt, *again] if run.writes_summary else []
+pd.Series([group[0].ids["check"] for group in groups]).value_counts(sort=False)
+
+# %%
+from parliabench_utils.metrics.judge import ask_all
+
+options = {"run_seed": p.seed, "max_attempts": p.max_attempts, "batch_size": spec.batch_size}
+summary, asked = run.stage_folder() / "summary", []
+if run.writes_summary:
+    asked = ask_all(groups, engine, summary / "trust.jsonl", label="Checks", cache=replies_kept, **options)
 
 # %% [markdown]
-# How to read it: `sd` and `distinct` say how close to a constant a dimension is, `length_rho` how far it only counts words,
-# `human_minus_models` whether people are preferred to models at all, `beats …` the share of pairs ranked right.
-#
+# The second judge sees the same speeches. In the demo it is the same small model on five points, so that it tests the scale only;
+# two judges of different families would be worth more.
+
+# %%
+from parliabench_utils.metrics.judge_trust import second_questions
+
+others = []
+if run.writes_summary and p.second_judge:
+    second = read_judge_spec(p.second_judge)
+    second_engine = open_engine(second, p.second_points, p.server_url if second.engine == "server" else "")
+    groups = second_questions(sample, second, p.second_points)
+    kept = JudgementCache(second_engine) if p.cache else None
+    others = ask_all(groups, second_engine, summary / "second_judge.jsonl", label="Second judge", cache=kept, **options)
+
+# %% [markdown]
+# Now the numbers. Beside each stands what a sound judge would have; brackets hold 95 % intervals (Wilson's for shares, where ties
+# count half). With so few speeches they are wide: an interval that reaches below 0.5 cannot tell the judge from a coin.
+
+# %%
+from parliabench_utils.metrics.judge_trust import checks_frame
+from parliabench_utils.results.trust import trust_display, trust_measures, verdicts
+
+measures = trust_measures(scores, speeches, checks_frame(asked), checks_frame(others), p.points, p.second_points)
+trust = trust_display(measures)
+trust.style.hide(axis="index")
+
+# %% [markdown]
+# How to read it: a judge that gives nearly everybody the same mark has a small standard deviation. A greedy judge with a constrained
+# ending repeats itself by construction, so its perfect alpha says nothing for it. If it read the rubric, turning the rubric round
+# would turn its ranking round; if it only counted words, its scores would follow length.
+
+# %%
+found = verdicts(measures, p.points)
+for row in found.itertuples():
+    print(
+        f"{row.dimension} passes: {row.passed or 'nothing'}\n{'':{len(row.dimension)}} fails:  {row.failed or 'nothing'}"
+    )
+run.note("trust", {row.dimension: {"passed": row.passed, "failed": row.failed} for row in found.itertuples()})
+
+# %% [markdown]
 # Then how much the six have in common: correlations near 1 mean one opinion under six names.
 
 # %%
@@ -190,29 +255,23 @@ wide = scores.pivot_table(
 )
 wide.corr(method="spearman").round(2)
 
-# %%
-constant = trust.loc[trust["distinct"] < 2, "dimension"].tolist()
-narrow = trust.loc[trust["sd"] < 0.05 * (p.points - 1), "dimension"].tolist()
-run.note("dimensions", {"constant": constant, "spread under 5 % of the scale": narrow})
-print(f"constant: {', '.join(constant) or 'none'}; spread under 5 % of the scale: {', '.join(narrow) or 'none'}")
-
 # %% [markdown]
 # ## What we learned
 #
-# - The demo's judge has 135 million parameters. It gives every speech nearly the same score on all dimensions; the shares above
-#   say what spoiling it notices, on a handful of speeches. Its numbers prove
-#   that the pipeline runs; they are **no evidence about speeches**, and no ranking should be read from them. Even the paper's
-#   judge was trained on scales of 2, 3 and 5 points, not 10.
+# - The demo's judge has 135 million parameters. It gives every speech nearly the same score on all dimensions; the checks above say
+#   what it notices, on a handful of speeches. Its numbers prove that the pipeline runs; they are **no evidence about speeches**,
+#   and no ranking should be read from them. Even the paper's judge was trained on scales of 2, 3 and 5 points, not 10.
 # - What the judge could not say is missing, counted in `failures.csv`, and never a number.
+# - Whether people agree with it can be found out: `python -m parliabench_utils annotate --run NAME` makes a form for raters.
 # - Where to go next: 08 joins these scores to the computed metrics and tests what fine-tuning changed.
 
 # %%
 from parliabench_utils.run.artefacts import write_csv
 
 if run.writes_summary:
-    write_csv(run.stage_folder() / "summary/failures.csv", failures)
-    write_csv(run.stage_folder() / "summary/trust.csv", trust)
-print(
-    f"{len(scores)} judgements of {sum(map(len, speeches.values()))} speeches, {scores['score'].isna().sum()} without a score"
-)
+    for name, table in {"failures": failures, "trust": trust, "trust_measures": measures}.items():
+        write_csv(summary / f"{name}.csv", table)
+    if not others:
+        (summary / "second_judge.jsonl").write_text("")
+print(f"{len(scores)} judgements of {sum(map(len, speeches.values()))} speeches, {facts['failed']} without a score")
 run.finish()

@@ -1,10 +1,12 @@
 """`python -m parliabench_utils run NOTEBOOK --profile P [--run NAME] [--model M --type T --shard K] [--set key=value]`.
 
-`fetch-corpus` and `fetch-models` bring what the paper profile needs; `report` prints the headline table of a finished run.
+`fetch-corpus` and `fetch-models` bring what the paper profile needs; `report` prints the headline table of a finished run; `annotate`
+makes a form for human raters and reads their files back.
 """
 
 import argparse
 import sys
+from pathlib import Path
 
 from parliabench_utils.run.params import SCHEMAS, Common, parse_setting
 from parliabench_utils.run.runner import StageFailed, run_notebook
@@ -45,6 +47,14 @@ def _parser() -> argparse.ArgumentParser:
     models = commands.add_parser("fetch-models", help="download models of params/models/ and record their revisions")
     models.add_argument("names", nargs="+")
     models.set_defaults(command=_fetch_models)
+    annotate = commands.add_parser("annotate", help="a blinded form for human raters; with --read, their agreement")
+    annotate.add_argument("--run", default="demo")
+    annotate.add_argument("--judge", default="smollm2-constrained", help="whose rubric raters get (params/judges)")
+    annotate.add_argument("--points", type=int, default=10, choices=(5, 10))
+    annotate.add_argument("--speeches", type=int, default=20, help="equally many of each model and type")
+    annotate.add_argument("--seed", type=int, default=42)
+    annotate.add_argument("--read", nargs="+", type=Path, metavar="FILE", help="the raters' filled-in files")
+    annotate.set_defaults(command=_annotate)
     report = commands.add_parser("report", help="print the headline table of a finished run and where its report is")
     report.add_argument("--run", default="demo")
     report.set_defaults(command=_report)
@@ -69,6 +79,18 @@ def _fetch_models(options: argparse.Namespace) -> None:
 
     for name in options.names:
         print(f"{name}: revision {fetch_model(name)}")
+
+
+def _annotate(options: argparse.Namespace) -> None:
+    from parliabench_utils.results.annotation import read_annotation, write_annotation
+    from parliabench_utils.run.project import outputs_root
+
+    folder = outputs_root() / Common(run=options.run).run
+    if options.read:
+        print(read_annotation(folder, options.read).round(3).set_index("dimension").T.to_string())
+        return
+    target = write_annotation(folder, options.judge, options.speeches, options.points, options.seed)
+    print(f"give raters {target / 'form.html'}, or sheet.csv with rubric.csv; keep key.csv: it says who wrote what")
 
 
 def _report(options: argparse.Namespace) -> None:

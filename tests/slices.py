@@ -22,6 +22,9 @@ SETTINGS = {
     "shuffles": 20,
     "validation_speeches": 200,
     "control_speeches": 1,
+    "repeat_speeches": 1,
+    "repeats": 2,
+    "cache": False,
     "bootstrap_draws": 100,
     "chance_draws": 20,
 }

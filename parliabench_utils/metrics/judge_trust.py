@@ -1,23 +1,32 @@
-"""How far a judge can be believed, as far as it can be measured cheaply: failures, spread, length, controls.
+"""What is asked of a judge to see how far it can be believed: the same again, another order, a reversed rubric, controls.
 
-Second half of notebook 07, `07_judge/summary/`. The paper measures none of this.
+Second half of notebook 07; the paper measures none of this. `judge_measures` turns the answers into numbers.
 
-    frame = judgements_frame({("smollm2-135m", "baseline"): rows})
-    failure_table(frame); trust_table(frame, words, judge_controls(human_speeches, spec, engine, seed=42))
+    groups = control_questions(human, human, spec, points=10, seed=42) + repeat_questions(sample, spec, points=10, rounds=3, seed=42)
+    asked = ask_all(groups, engine, folder / "trust.jsonl", run_seed=42)
 """
 
 import random
 import re
+from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
+from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
+from parliabench_utils.metrics.judge import Question, speech_question
 from parliabench_utils.models.judge_prompting import DIMENSIONS, JudgeSpec, judge_prompts
 from parliabench_utils.run.artefacts import Row
 from parliabench_utils.run.seeds import row_seed
 
-AGAIN = "asked again"
 FILLER = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut labore et dolore magna aliqua"
+# A control and the dimensions in which a sound judge must put it below the human speech that it was made from.
+CONTROLS = {
+    "sentences shuffled": ("J_Coh", "J_Auth", "J_Qual"),
+    "party swapped": ("J_PolApp",),
+    "another topic's speech": ("J_Rel",),
+    "lorem ipsum": DIMENSIONS,
+}
+AGAIN, SHUFFLED, REVERSED, SECOND = "asked again", "dimensions shuffled", "rubric reversed", "second judge"
 
 
 def judgements_frame(rows_by_model: dict[tuple[str, str], list[Row]]) -> pd.DataFrame:
@@ -27,6 +36,13 @@ def judgements_frame(rows_by_model: dict[tuple[str, str], list[Row]]) -> pd.Data
         return pd.DataFrame(columns=["model", "type", "prompt_id", "variant", "dimension", "score", "parse_status"])
     frame = pd.concat(frames, ignore_index=True)
     return frame.assign(score=frame["score"].astype("float64"))
+
+
+def checks_frame(rows: list[Row]) -> pd.DataFrame:
+    """Rows of `trust.jsonl` or `second_judge.jsonl` as a frame: `check, model, type, prompt_id, variant, dimension, score`."""
+    columns = ["check", "model", "type", "prompt_id", "variant", "dimension", "score"]
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.astype({"check": "str", "dimension": "str", "score": "float64"})
 
 
 def failure_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -43,80 +59,73 @@ def failure_table(frame: pd.DataFrame) -> pd.DataFrame:
     return table[columns].reset_index()
 
 
-def controls_of(speech: Row, seed: int) -> dict[str, str]:
-    """Spoilt versions of a speech that a sound judge must rank below it: name -> text of the same length."""
-    text = speech["generated_speech"]
+def sample_speeches(speeches: dict[tuple[str, str], list[Row]], n: int) -> list[Row]:
+    """`n` speeches, prompt by prompt over all sets (model, type), so that each set has as many and answers the same prompts."""
+    by_prompt = [{s["prompt_id"]: s for s in spoken} for spoken in speeches.values()]
+    shared = sorted(set.intersection(*map(set, by_prompt))) if by_prompt else []
+    return [own[prompt] for prompt in shared for own in by_prompt][:n]
+
+
+def controls_of(speech: Row, others: list[Row], seed: int) -> dict[str, Row]:
+    """A human speech's controls by name: rows with another text or another context. One that cannot be made is left out."""
     source = random.Random(row_seed(seed, "control", speech["prompt_id"]))
-    sentences = re.split(r"(?<=[.?!])\s+", text)
-    words = text.split()
+    text = speech["generated_speech"]
     filler = FILLER.split()
-    return {
-        "sentences shuffled": " ".join(source.sample(sentences, len(sentences))),
-        "words shuffled": " ".join(source.sample(words, len(words))),
-        "lorem ipsum": " ".join(filler[i % len(filler)] for i in range(len(words))),
-    }
+    made = {"lorem ipsum": {"generated_speech": " ".join(filler[i % len(filler)] for i in range(len(text.split())))}}
+    sentences = re.split(r"(?<=[.?!])\s+", text)
+    if len(set(sentences)) > 2:
+        mixed = sentences
+        while mixed == sentences:
+            mixed = source.sample(sentences, len(sentences))
+        made["sentences shuffled"] = {"generated_speech": " ".join(mixed)}
+    foreign = [s for s in others if s["Topic"] != speech["Topic"]]
+    if foreign:
+        made["another topic's speech"] = {"generated_speech": source.choice(foreign)["generated_speech"]}
+    rivals = [s for s in others if s["Party"] != speech["Party"]]
+    if rivals:
+        rival = max(rivals, key=lambda s: (_distance(s, speech), source.random()))
+        made["party swapped"] = {key: rival[key] for key in ("Party", "Political Orientation")}
+    return {name: speech | made[name] for name in CONTROLS if name in made}
 
 
-def judge_controls(speeches: list[Row], spec: JudgeSpec, engine, seed: int, points: int = 10) -> pd.DataFrame:
-    """Scores of the spoilt versions and of the speech itself, asked again with another seed and the dimensions in reverse
-    order: `prompt_id, control, dimension, score`. Nothing of it enters the results.
+def _distance(one: Row, other: Row) -> int:
+    """Steps between two orientations; unknown ones are near to all."""
+    steps = [ORIENTATION_SCALE.get(row["Political Orientation"]) for row in (one, other)]
+    return 0 if None in steps else abs(steps[0] - steps[1])
+
+
+def control_questions(
+    speeches: list[Row], others: list[Row], spec: JudgeSpec, points: int, seed: int
+) -> list[list[Question]]:
+    """The controls of each human speech, asked in the dimensions that they must lower."""
+    return [
+        [_question(control, q, name) for q in judge_prompts(spec, control, points) if q.dimension in CONTROLS[name]]
+        for speech in speeches
+        for name, control in controls_of(speech, others, seed).items()
+    ]
+
+
+def repeat_questions(speeches: list[Row], spec: JudgeSpec, points: int, rounds: int, seed: int) -> list[list[Question]]:
+    """Each speech again with new seeds (the first of `rounds` is its own judgement), with its dimensions shuffled, and with the
+    rubric reversed, so that 1 is best.
     """
-    rows = []
+    groups = []
     for speech in speeches:
-        versions = {AGAIN: speech["generated_speech"]} | controls_of(speech, seed)
-        for control, text in versions.items():
-            prompts = judge_prompts(spec, speech | {"generated_speech": text}, points)[::-1]
-            replies = engine.ask(prompts, [row_seed(seed, control, speech["prompt_id"])] * len(prompts))
-            rows += [
-                {
-                    "prompt_id": speech["prompt_id"],
-                    "control": control,
-                    "dimension": p.dimension,
-                    "score": r.judgement.score,
-                }
-                for p, r in zip(prompts, replies, strict=True)
-            ]
-    return pd.DataFrame(rows, columns=["prompt_id", "control", "dimension", "score"]).astype({"score": "float64"})
+        prompts = judge_prompts(spec, speech, points)
+        for number in range(2, rounds + 1):
+            again = [_question(speech, q, f"{AGAIN} {number}") for q in prompts]
+            groups.append([replace(q, seed_ids=(*q.seed_ids, number)) for q in again])
+        source = random.Random(row_seed(seed, "order", speech["prompt_id"], speech["model"], speech["type"]))
+        mixed = [_question(speech, q, SHUFFLED) for q in source.sample(prompts, len(prompts))]
+        groups.append([replace(q, use_cache=False) for q in mixed])
+        groups.append([_question(speech, q, REVERSED) for q in judge_prompts(spec, speech, points, reverse=True)])
+    return groups
 
 
-def trust_table(frame: pd.DataFrame, words: pd.Series, controls: pd.DataFrame) -> pd.DataFrame:
-    """One row a dimension. Scores' mean, SD and range; Spearman's rank correlation with length; human minus model mean;
-    share of (human speech, its control) pairs ranked right, ties counted half; change on asking again.
-
-    `words`: number of words, indexed by (model, type, prompt_id, variant).
-    """
-    keys = list(zip(frame["model"], frame["type"], frame["prompt_id"], frame["variant"], strict=True))
-    frame = frame.assign(n_words=words.reindex(pd.MultiIndex.from_tuples(keys)).to_numpy() if keys else [])
-    table = [_trust_row(name, frame[frame["dimension"] == name], controls) for name in DIMENSIONS]
-    return pd.DataFrame(table)
+def second_questions(speeches: list[Row], spec: JudgeSpec, points: int) -> list[list[Question]]:
+    """The same speeches for another judge, or for the same one on another scale."""
+    return [[_question(speech, q, SECOND) for q in judge_prompts(spec, speech, points)] for speech in speeches]
 
 
-def _trust_row(name: str, scores: pd.DataFrame, controls: pd.DataFrame) -> Row:
-    human = scores[scores["type"] == "human"]
-    row = {
-        "dimension": name,
-        "n": int(scores["score"].notna().sum()),
-        "mean": scores["score"].mean(),
-        "sd": scores["score"].std(),
-        "min": scores["score"].min(),
-        "max": scores["score"].max(),
-        "distinct": int(scores["score"].nunique()),
-        "length_rho": _rank_correlation(scores["score"], scores["n_words"]),
-        "human_minus_models": human["score"].mean() - scores.loc[scores["type"] != "human", "score"].mean(),
-    }
-    for control, group in controls[controls["dimension"] == name].groupby("control", sort=False):
-        pairs = human.merge(group, on="prompt_id", suffixes=("", "_control")).dropna(subset=["score", "score_control"])
-        difference = pairs["score"] - pairs["score_control"]
-        if control == AGAIN:
-            row["change_when_repeated"] = difference.abs().max()
-        else:
-            row[f"beats {control}"] = ((difference > 0) + 0.5 * (difference == 0)).mean()
-    return row
-
-
-def _rank_correlation(scores: pd.Series, lengths: pd.Series) -> float:
-    """Spearman's rho in [-1, 1]; NaN for fewer than three pairs or a constant."""
-    both = pd.DataFrame({"score": scores, "length": lengths}).dropna()
-    if len(both) < 3 or both["score"].nunique() < 2 or both["length"].nunique() < 2:
-        return np.nan
-    return float(both.rank().corr().iloc[0, 1])
+def _question(speech: Row, prompt, check: str) -> Question:
+    return speech_question(speech, prompt, check=check, model=speech["model"], type=speech["type"])

@@ -1,9 +1,14 @@
-"""Do the metrics agree with each other, and do they tell human from generated speeches? Figures s3 and s4.
+"""Do the metrics agree with each other, do raters agree, and do scores tell human from generated speeches? Figures s3 and s4.
 
-A judge that is worth its name ranks real speeches above those of a weak model; one that cannot is reported as such.
+Used by notebooks 07 and 08 and by `annotate`. A judge that is worth its name ranks real speeches above those of a weak model;
+one that cannot is reported as such.
+
+    ordinal_alpha(ratings)                  # ratings: (n_raters, n_items), NaN where a rater left an item out
+    pair_agreement(judge, human, points=10)     # quadratic kappa, ICC(A,1), Kendall's tau of two raters
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -13,6 +18,7 @@ from parliabench_utils.results.cells import HUMAN, generated
 from parliabench_utils.results.compare import bootstrap_means
 
 MIN_PAIRS = 5  # below, a rank correlation is not shown
+NOISE = 3  # decimals: what lies below is a processor's rounding, not an opinion
 
 
 def correlations(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS) -> pd.DataFrame:
@@ -59,3 +65,100 @@ def _wins(human: pd.DataFrame, rows: pd.DataFrame, metric: Metric) -> np.ndarray
     """1 where the human speech is better, 0.5 for a tie, 0 where it is worse, NaN where a score is missing."""
     gap = human[metric.column].reindex(rows["prompt_id"]).to_numpy(float) - rows[metric.column].to_numpy(float)
     return (np.sign(gap if metric.higher_is_better else -gap) + 1) / 2
+
+
+def ordinal_alpha(ratings: np.ndarray) -> float:
+    """Krippendorff's alpha for ordinal ratings (n_raters, n_items), at most 1; NaN with fewer than two values."""
+    import krippendorff
+
+    ratings = np.round(np.asarray(ratings, dtype=float), NOISE)
+    paired = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
+    if np.unique(paired[~np.isnan(paired)]).size < 2:
+        return float("nan")
+    return float(krippendorff.alpha(paired, level_of_measurement="ordinal"))
+
+
+def pair_agreement(first: np.ndarray, second: np.ndarray, points: int) -> dict[str, float]:
+    """Two raters over the same items (n_items,): `n`, `kappa` (quadratic, on whole points), `icc` (A,1), `tau` (Kendall's b).
+
+    NaN where undefined: fewer than three pairs, or (tau, ICC) no spread at all. A constant rater has kappa 0.
+    """
+    from scipy import stats
+
+    both = ~(np.isnan(first) | np.isnan(second))
+    first, second = (np.round(side[both].astype(float), NOISE) for side in (first, second))
+    if first.size < 3:
+        return {"n": int(first.size), "kappa": np.nan, "icc": np.nan, "tau": np.nan}
+    tau = stats.kendalltau(first, second).statistic
+    return {
+        "n": int(first.size),
+        "kappa": quadratic_kappa(first, second, points),
+        "icc": absolute_icc(np.stack([first, second])),
+        "tau": float(tau),
+    }
+
+
+def quadratic_kappa(first: np.ndarray, second: np.ndarray, points: int) -> float:
+    """Cohen's kappa with quadratic weights on 1 to `points`, halves rounded up; NaN where both raters are the same constant."""
+    from sklearn.metrics import cohen_kappa_score
+
+    whole = [np.floor(side + 0.5).astype(int) for side in (first, second)]
+    if len({*whole[0], *whole[1]}) < 2:
+        return float("nan")
+    return float(cohen_kappa_score(*whole, labels=range(1, points + 1), weights="quadratic"))
+
+
+def absolute_icc(ratings: np.ndarray) -> float:
+    """ICC(A,1) of complete ratings (n_raters, n_items): single ratings, absolute agreement; NaN without spread."""
+    import pingouin
+
+    if ratings.shape[1] < 3 or np.ptp(ratings) == 0:
+        return float("nan")
+    rater, item = np.indices(ratings.shape)
+    long = pd.DataFrame({"rater": rater.ravel(), "item": item.ravel(), "score": ratings.ravel()})
+    with np.errstate(divide="ignore", invalid="ignore"):  # other kinds of ICC in the same table are undefined earlier
+        table = pingouin.intraclass_corr(long, targets="item", raters="rater", ratings="score").set_index("Type")
+    return float(table.loc["ICC(A,1)", "ICC"])
+
+
+def bootstrap_items(
+    statistic: Callable[[np.ndarray], float], ratings: np.ndarray, draws: int = 200, seed: int = 42
+) -> tuple[float, float]:
+    """95 % percentile interval of a statistic of ratings (n_raters, n_items), items drawn with replacement."""
+    n = ratings.shape[1]
+    if n < 3:
+        return float("nan"), float("nan")
+    chosen = np.random.default_rng(seed).integers(n, size=(draws, n))
+    values = np.array([statistic(ratings[:, items]) for items in chosen])
+    values = values[~np.isnan(values)]
+    return tuple(map(float, np.percentile(values, [2.5, 97.5]))) if values.size else (float("nan"), float("nan"))
+
+
+def share_interval(wins: np.ndarray) -> tuple[float, float, float, int]:
+    """Share of pairs won (1, ties 0.5, lost 0; NaN left out), its 95 % Wilson interval and the number of pairs."""
+    from statsmodels.stats.proportion import proportion_confint
+
+    wins = wins[~np.isnan(wins)]
+    if not wins.size:
+        return float("nan"), float("nan"), float("nan"), 0
+    low, high = proportion_confint(wins.sum(), wins.size, method="wilson")
+    return float(wins.mean()), float(low), float(high), int(wins.size)
+
+
+def length_slope(frame: pd.DataFrame) -> tuple[float, float, float, int]:
+    """Points of `score` for 100 more words with party and topic held fixed: slope, 95 % interval, n. NaN without freedom.
+
+    `frame` has `score, n_words, Party, Topic`; ordinary least squares, errors robust to unequal variance (HC1).
+    """
+    from statsmodels.formula.api import ols
+    from statsmodels.tools.sm_exceptions import SingularMatrixWarning
+
+    data = frame.dropna(subset=["score", "n_words"]).assign(hundreds=lambda f: f["n_words"] / 100)
+    model = ols("score ~ hundreds + C(Party) + C(Topic)", data) if len(data) > 2 else None
+    if model is None or data["hundreds"].nunique() < 2 or model.df_resid < MIN_PAIRS:
+        return float("nan"), float("nan"), float("nan"), len(data)
+    with warnings.catch_warnings():  # a party may have one topic only: the slope is unique all the same
+        warnings.simplefilter("ignore", SingularMatrixWarning)
+        fit = model.fit(cov_type="HC1")
+    low, high = fit.conf_int().loc["hundreds"]
+    return float(fit.params["hundreds"]), float(low), float(high), len(data)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from parliabench_utils.run.project import project_root
 
-SpeechType = Literal["baseline", "fine-tuned"]
+SpeechType = Literal["baseline", "fine-tuned", "few-shot", "retrieval"]
 
 
 class Common(BaseModel):
@@ -40,7 +40,7 @@ class Job(Common):
     """03 to 07 can be cut into jobs: the runner's --model, --type and --shard set these; empty or -1 means all."""
 
     model: str = ""
-    type: Literal["", "baseline", "fine-tuned", "human"] = ""
+    type: Literal["", "human"] | SpeechType = ""
     shard: int = Field(-1, ge=-1)
 
 
@@ -59,10 +59,17 @@ class Dataset(Common):
     min_words: int = Field(35, ge=0)
     max_words: int = Field(400, ge=1)
     excluded_sections: list[str] = ["Business of the House", "Point of Order", "Points of Order"]
+    topic_classifier: Literal["embedding", "kevlar", "transformers"] = "embedding"
+    topic_model: str = ""
+    topic_url: str = ""
+    topic_rule: Literal["best", "sum"] = "best"
     classify_all: bool = False
+    topic_audit: int = Field(1000, ge=1)
     encoder: str = "all-MiniLM-L6-v2"
+    long_text: Literal["chunk", "cut"] = "chunk"
     split: Literal["random", "by-debate", "by-speaker", "by-date"] = "by-debate"
     train_share: float = Field(0.8, gt=0, lt=1)
+    near_copy: float = Field(0.5, gt=0, le=1)
     n_prompts: int = Field(18, ge=1)
     question_share: float = Field(0.2, ge=0, le=1)
     min_per_party: int = Field(1, ge=0)
@@ -75,6 +82,7 @@ class Finetune(Job):
     """03_finetune."""
 
     backend: Literal["peft", "unsloth"] = "peft"
+    n_processes: int = Field(1, ge=1)
     lora_rank: int = Field(16, ge=1)
     lora_alpha: int = Field(16, ge=1)
     lora_dropout: float = Field(0.0, ge=0, lt=1)
@@ -113,6 +121,7 @@ class Generate(Job):
     batch_size: int = Field(18, ge=1)
     variants_per_prompt: int = Field(1, ge=1)
     max_attempts: int = Field(3, ge=1)
+    few_shot_examples: int = Field(3, ge=1)
     precision: Literal["auto", "fp32", "bf16", "nf4"] = "auto"
     trim_to_sentence: bool = True
     min_similarity: float = Field(0.08, ge=-1, le=1)
@@ -130,7 +139,8 @@ class TextMetrics(Job):
     precision: Literal["fp32", "bf16"] = "fp32"
     max_words: int = Field(512, ge=1)
     batch_size: int = Field(8, ge=1)
-    distinct_per: Literal["ngrams", "tokens"] = "ngrams"
+    distinct_per: Literal["ngrams", "tokens", "expected"] = "ngrams"
+    distinct_vocabulary: int = Field(30522, ge=2)
     self_bleu_group: Literal["prompt", "context", "model"] = "model"
     self_bleu_n: int = Field(4, ge=1)
     self_bleu_k: int = Field(0, ge=0)
@@ -147,6 +157,7 @@ class TextMetrics(Job):
     moverscore_layer: int = -1
     moverscore_idf: Literal["off", "references", "both"] = "references"
     moverscore_over: Literal["mean", "max"] = "mean"
+    moverscore_cost: Literal["euclidean", "squared"] = "euclidean"
 
 
 class Alignment(Job):
@@ -168,7 +179,12 @@ class Judge(Job):
     points: Literal[5, 10] = 10
     max_attempts: int = Field(1, ge=1)
     server_url: str = ""
+    cache: bool = True
     control_speeches: int = Field(4, ge=0)
+    repeat_speeches: int = Field(5, ge=0)
+    repeats: int = Field(3, ge=1)
+    second_judge: str = "smollm2-constrained"
+    second_points: Literal[5, 10] = 5
 
 
 class Statistics(Common):
@@ -189,7 +205,7 @@ class Figures(Common):
     """09_figures."""
 
     judge: str = "smollm2-constrained"
-    n_samples: int = Field(12, ge=1)
+    browser_prompts: int = Field(24, ge=1)
 
 
 SCHEMAS: dict[str, type[Common]] = {

@@ -101,7 +101,9 @@ def _adapter_files(params: Common, folder: Path) -> list[Path]:
 def _generate_inputs(params: Common, folder: Path) -> list[Path]:
     tuned = [m for m, t in model_types("04_generate", params) if t == "fine-tuned"]
     adapters = [folder / "03_finetune" / model / "adapter" for model in tuned]
-    return [folder / "02_dataset/prompts.jsonl", *adapters, *_model_files(params)]
+    shown = {t for _, t in model_types("04_generate", params)} & {"few-shot", "retrieval"}
+    dataset = _dataset("prompts.jsonl", *(("train.jsonl", "references.jsonl") if shown else ()))(params, folder)
+    return [*dataset, *adapters, *_model_files(params)]
 
 
 def _generate_outputs(params: Common, folder: Path) -> list[Path]:
@@ -130,17 +132,30 @@ def _text_metrics_inputs(params: Common, folder: Path) -> list[Path]:
     return [*_scoring_inputs("05_text_metrics", *names)(params, folder), *([reader] if reader.exists() else [])]
 
 
+def _alignment_inputs(params: Common, folder: Path) -> list[Path]:
+    names = ("prompts.jsonl", "train.jsonl", "test.jsonl", "shared")
+    spoken = folder / "01_ingest/speeches.parquet"  # who held office
+    return [*_scoring_inputs("06_political_alignment", *names)(params, folder), spoken]
+
+
 def _judge_inputs(params: Common, folder: Path) -> list[Path]:
-    judge = project_root() / "params/judges" / f"{params.judge}.yaml"
-    model = read_yaml(judge)["model"] if judge.exists() else None
-    files = [judge, *([_model_file(model)] if isinstance(model, str) else [])]
+    judges = [name for name in (params.judge, params.second_judge) if name]
+    files = dict.fromkeys(file for name in judges for file in _judge_files(name))
     return [*_scoring_inputs("07_judge", "prompts.jsonl")(params, folder), *files]
+
+
+def _judge_files(name: str) -> list[Path]:
+    """A judge's file, its model's, and the files of a judge that it extends."""
+    file = project_root() / "params/judges" / f"{name}.yaml"
+    values = read_yaml(file) if file.exists() else {}
+    model, base = values.get("model"), values.get("extends")
+    return [file, *([_model_file(model)] if isinstance(model, str) else []), *(_judge_files(base) if base else [])]
 
 
 def _judge_outputs(params: Common, folder: Path) -> list[Path]:
     files = [folder / "07_judge" / params.judge / m / f"{t}.jsonl" for m, t in model_types("07_judge", params)]
-    names = ("failures.csv", "trust.csv") if writes_summary(params) else ()
-    return files + [folder / "07_judge/summary" / name for name in names]
+    tables = ("failures.csv", "trust.csv", "trust_measures.csv", "trust.jsonl", "second_judge.jsonl")
+    return files + [folder / "07_judge/summary" / name for name in tables if writes_summary(params)]
 
 
 def _statistics_inputs(params: Common, folder: Path) -> list[Path]:
@@ -164,7 +179,8 @@ def _figure_inputs(params: Common, folder: Path) -> list[Path]:
 def _figure_outputs(params: Common, folder: Path) -> list[Path]:
     names = [*(f"fig{n}" for n in range(1, 9)), *(f"s{n}" for n in range(1, 5))]
     figures = [folder / "figures" / f"{name}.{kind}" for name in names for kind in ("pdf", "png", "csv", "json")]
-    return [*figures, folder / "report.html"]
+    release = [folder / "release" / name for name in ("generated.jsonl", "representative.jsonl", "README.md")]
+    return [*figures, *release, folder / "report.html"]
 
 
 STAGES = {
@@ -208,7 +224,7 @@ STAGES = {
             "06_political_alignment",
             "Political alignment",
             ("model", "type"),
-            _scoring_inputs("06_political_alignment", "prompts.jsonl", "train.jsonl", "test.jsonl", "shared"),
+            _alignment_inputs,
             _scored("06_political_alignment", ".parquet", "validation.csv"),
         ),
         Stage("07_judge", "Judge", ("model", "type"), _judge_inputs, _judge_outputs),

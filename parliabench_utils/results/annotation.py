@@ -1,0 +1,233 @@
+"""People judge what the judge judged: a blinded sample to fill in, and their files read back (the paper's future work).
+
+Used by `python -m parliabench_utils annotate`. No server is needed: the form is one HTML file that works offline and saves a CSV;
+the spreadsheet is a CSV with the same columns. Raters see a speech, its context and the judge's rubric, never who wrote it.
+
+    write_annotation(outputs_root() / "demo", judge="smollm2-constrained", n_speeches=20, points=10, seed=42)
+    read_annotation(outputs_root() / "demo", [Path("ratings-ada.csv"), Path("ratings-ben.csv")])
+"""
+
+import csv
+import hashlib
+import json
+import random
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from parliabench_utils.metrics.judge import speeches_of
+from parliabench_utils.models.judge_prompting import DIMENSIONS, JudgeSpec, read_judge_spec, rubric_lines
+from parliabench_utils.results.agreement import (
+    absolute_icc,
+    bootstrap_items,
+    ordinal_alpha,
+    pair_agreement,
+    quadratic_kappa,
+)
+from parliabench_utils.run.artefacts import Row, read_jsonl, write_csv, write_json, write_text
+
+SHOWN = ("House", "Topic", "Party", "Political Orientation", "instruction")
+FORMULA = ("=", "+", "-", "@", "\t")  # a cell that begins so would be computed by a spreadsheet
+
+
+def write_annotation(folder: Path, judge: str, n_speeches: int, points: int, seed: int) -> Path:
+    """Write `form.html`, `sheet.csv`, `rubric.csv` for raters and `key.csv`, `sample.json` for yourself; returns their folder.
+
+    The sample holds equally many speeches of each model and type, to the same prompts, spread over parties, in random order.
+    ValueError where there are too few speeches for that.
+    """
+    spec, target = read_judge_spec(judge), folder / "annotation"
+    rows = _sample(folder, n_speeches, seed)
+    items = [{"item": f"s{n:03d}"} | row for n, row in enumerate(rows, start=1)]
+    rubric = pd.DataFrame(_rubric_rows(spec, points))
+    write_csv(target / "sheet.csv", pd.DataFrame(_sheet_rows(items)))
+    write_csv(target / "rubric.csv", rubric)
+    write_csv(target / "key.csv", pd.DataFrame(items)[["item", "model", "type", "prompt_id", "variant"]])
+    write_text(target / "form.html", _form(spec, items, points))
+    write_json(target / "sample.json", {"judge": judge, "points": points, "seed": seed, "items": len(items)})
+    return target
+
+
+def _sample(folder: Path, n_speeches: int, seed: int) -> list[Row]:
+    sets = sorted({f.parent for f in (folder / "04_generate").glob("*/*/shard-*.jsonl")})
+    spoken = [{s["prompt_id"]: s for s in speeches_of(folder, s.parent.name, s.name)} for s in sets]
+    shared = sorted(set.intersection(*map(set, spoken))) if spoken else []
+    per_set = n_speeches // max(len(sets), 1)
+    if not 0 < per_set <= len(shared):
+        raise ValueError(
+            f"{folder.name}: {n_speeches} speeches of {len(sets)} models and types need {per_set} prompts that all of them "
+            f"answered, at least one; there are {len(shared)}"
+        )
+    source = random.Random(seed)
+    source.shuffle(shared)
+    chosen = _by_turns(shared, {prompt: spoken[0][prompt]["Party"] for prompt in shared})[:per_set]
+    rows = [own[prompt] for prompt in chosen for own in spoken]
+    source.shuffle(rows)
+    return rows
+
+
+def _by_turns(prompts: list[str], party: dict[str, str]) -> list[str]:
+    """One prompt of each party, then a second of each, and so on."""
+    seen: Counter[str] = Counter()
+    turn = {}
+    for prompt in prompts:
+        turn[prompt] = seen[party[prompt]]
+        seen[party[prompt]] += 1
+    return sorted(prompts, key=turn.get)
+
+
+def _rubric_rows(spec: JudgeSpec, points: int) -> list[Row]:
+    return [
+        {"dimension": name, "criteria": spec.dimensions[name].criteria, "score": label, "means": line}
+        for name in DIMENSIONS
+        for label, line in rubric_lines(spec, name, points)
+    ]
+
+
+def _sheet_rows(items: list[Row]) -> list[Row]:
+    empty = dict.fromkeys([*DIMENSIONS, "comment"], "")
+    return [
+        {"item": item["item"]}
+        | {key: _cell(item[key]) for key in SHOWN}
+        | {"speech": _cell(item["generated_speech"])}
+        | empty
+        for item in items
+    ]
+
+
+def _cell(text: str) -> str:
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _form(spec: JudgeSpec, items: list[Row], points: int) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("parliabench_utils.results"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    dimensions = [
+        {"name": name, "criteria": spec.dimensions[name].criteria, "lines": rubric_lines(spec, name, points)}
+        for name in DIMENSIONS
+    ]
+    mark = hashlib.sha256(json.dumps([i["generated_speech"] for i in items]).encode()).hexdigest()[:12]
+    template = environment.get_template("annotation.html.j2")
+    return template.render(items=items, shown=SHOWN, dimensions=dimensions, points=points, mark=mark)
+
+
+def read_annotation(folder: Path, files: list[Path]) -> pd.DataFrame:
+    """Check the raters' files, write `annotation/ratings.csv` and `agreement.csv`, return the latter: one row a dimension.
+
+    Columns: `raters, items, missing` (empty cells), among raters `alpha` (ordinal, with `alpha_low, alpha_high`), `kappa` (quadratic,
+    mean over pairs), `icc` (A,1, on items that all rated); of raters' mean with the judge `judge_n, judge_kappa, judge_icc,
+    judge_tau`, and `judge_tau_sets` over the means of models and types. ValueError lists every mistake with file and line.
+    """
+    target = folder / "annotation"
+    if not (target / "sample.json").exists():
+        raise FileNotFoundError(f"{target} holds no sample: run `annotate --run {folder.name}` without --read first")
+    sample = json.loads((target / "sample.json").read_text(encoding="utf-8"))
+    key = pd.read_csv(target / "key.csv", dtype={"prompt_id": str})
+    ratings = _read_files(files, list(key["item"]), sample["points"]).merge(key, on="item")
+    ratings = ratings.merge(_judge_scores(folder, sample["judge"], key), how="left", on=[*key.columns[1:], "dimension"])
+    write_csv(target / "ratings.csv", ratings)
+    rows = [_agreement(name, ratings[ratings["dimension"] == name], sample["points"]) for name in DIMENSIONS]
+    table = pd.DataFrame(rows)
+    write_csv(target / "agreement.csv", table)
+    return table
+
+
+def _read_files(files: list[Path], items: list[str], points: int) -> pd.DataFrame:
+    rows: list[Row] = []
+    problems: list[str] = []
+    for file in files:
+        found = _read_file(file, items, points, problems)
+        twice = {row["rater"] for row in found} & {row["rater"] for row in rows}
+        problems += [f"{file.name}: rater {name!r} has another file already" for name in sorted(twice)]
+        rows += found
+    if problems:
+        raise ValueError("ratings that cannot be read:\n" + "\n".join(problems))
+    return pd.DataFrame(rows, columns=["rater", "item", "dimension", "score"]).astype({"score": "float64"})
+
+
+def _read_file(file: Path, items: list[str], points: int, problems: list[str]) -> list[Row]:
+    """One row an item and dimension; the rater is the column `rater`, else the file's name. Mistakes are added to `problems`."""
+    text = file.read_text(encoding="utf-8-sig", errors="replace")  # a spreadsheet may save speeches in its own encoding
+    header = text.partition("\n")[0]
+    reader = csv.DictReader(
+        text.splitlines(keepends=True), delimiter=";" if header.count(";") > header.count(",") else ","
+    )
+    absent = [name for name in ("item", *DIMENSIONS) if name not in (reader.fieldnames or ())]
+    if absent:
+        problems.append(f"{file.name}: no column {', '.join(absent)}")
+        return []
+    rows: dict[str, list[Row]] = {}
+    for record in reader:
+        item, where = (record["item"] or "").strip(), f"{file.name}, line {reader.line_num}"
+        if item not in items or item in rows:
+            problems.append(
+                f"{where}: item {item!r} {'stands there twice' if item in rows else 'is not in the sample'}"
+            )
+            continue
+        rater = (record.get("rater") or "").strip() or file.stem.removeprefix("ratings-")
+        scores = {name: _score(record[name], f"{where}, {name}", points, problems) for name in DIMENSIONS}
+        rows[item] = [{"rater": rater, "item": item, "dimension": d, "score": s} for d, s in scores.items()]
+    return [row for item in items for row in rows.get(item) or _unrated(rows, item)]
+
+
+def _unrated(rows: dict[str, list[Row]], item: str) -> list[Row]:
+    """An item that a rater left out altogether counts as six empty cells."""
+    rater = next((found[0]["rater"] for found in rows.values()), None)
+    return [{"rater": rater, "item": item, "dimension": d, "score": None} for d in DIMENSIONS] if rater else []
+
+
+def _score(text: str | None, where: str, points: int, problems: list[str]) -> float | None:
+    text = (text or "").strip()
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if value not in range(1, points + 1):
+        problems.append(f"{where}: {text!r} is no whole number from 1 to {points}")
+        return None
+    return value
+
+
+def _judge_scores(folder: Path, judge: str, key: pd.DataFrame) -> pd.DataFrame:
+    parts = []
+    for model, kind in key[["model", "type"]].drop_duplicates().itertuples(index=False):
+        file = folder / "07_judge" / judge / model / f"{kind}.jsonl"
+        if not file.exists():
+            raise FileNotFoundError(f"{file} is missing: run 07_judge with judge={judge} first")
+        parts.append(pd.DataFrame(read_jsonl(file)).assign(model=model, type=kind))
+    columns = ["model", "type", "prompt_id", "variant", "dimension", "score"]
+    return pd.concat(parts)[columns].rename(columns={"score": "judge"}).astype({"judge": "float64"})
+
+
+def _agreement(name: str, ratings: pd.DataFrame, points: int) -> Row:
+    wide = ratings.pivot_table(index="item", columns="rater", values="score", dropna=False)
+    table = wide.to_numpy(float).T  # (n_raters, n_items)
+    low, high = bootstrap_items(ordinal_alpha, table)
+    complete = table[:, ~np.isnan(table).any(axis=0)]
+    kappas = [quadratic_kappa(a, b, points) for a, b in combinations(complete, 2)] if complete.size else []
+    items = ratings.groupby("item").agg(
+        score=("score", "mean"), judge=("judge", "first"), model=("model", "first"), type=("type", "first")
+    )
+    with_judge = pair_agreement(items["score"].to_numpy(), items["judge"].to_numpy(), points)
+    means = items.groupby(["model", "type"])[["score", "judge"]].mean().to_numpy()
+    return {
+        "dimension": name,
+        "raters": len(table),
+        "items": table.shape[1],
+        "missing": int(np.isnan(table).sum()),
+        "alpha": ordinal_alpha(table),
+        "alpha_low": low,
+        "alpha_high": high,
+        "kappa": float(np.mean(kappas)) if kappas else np.nan,
+        "icc": absolute_icc(complete) if len(table) > 1 else np.nan,
+        **{f"judge_{key}": value for key, value in with_judge.items()},
+        "judge_tau_sets": pair_agreement(*means.T, points)["tau"],
+    }

@@ -1,0 +1,170 @@
+"""What is asked to test a judge, and what the answers say of judges whose failings are known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parliabench_utils.metrics.judge import DIMENSIONS, ask_all, judge_speeches, read_judge_spec
+from parliabench_utils.metrics.judge_engine import Reply
+from parliabench_utils.metrics.judge_parsing import Judgement
+from parliabench_utils.metrics.judge_trust import (
+    CONTROLS,
+    checks_frame,
+    control_questions,
+    controls_of,
+    judgements_frame,
+    repeat_questions,
+    sample_speeches,
+    second_questions,
+)
+from parliabench_utils.results.trust import trust_display, trust_measures, verdicts
+from tests.metrics.test_judge_prompting import SPEECH
+
+SPEC = read_judge_spec("smollm2-constrained")
+CONTEXTS = [
+    ("Labour", "Centre-left", "TRANSPORT", "trains"),
+    ("Conservative", "Centre-right", "LAW", "courts"),
+    ("Democratic Unionist Party", "Right", "TRANSPORT", "trains"),
+    ("Crossbench", "Unknown", "LAW", "courts"),
+]
+
+
+def speech(n, model, kind):
+    party, orientation, topic, word = CONTEXTS[n % 4]
+    text = f"My Lords, first {word} of {party}. Then more {word}. Last {word}." + " Really." * n
+    return SPEECH | {
+        "prompt_id": f"p{n:02d}", "model": model, "type": kind, "Party": party, "Political Orientation": orientation,
+        "Topic": topic, "generated_speech": text if kind == "human" else text.replace("My Lords", "Well"), "n_words": 9 + n,
+    }  # fmt: skip
+
+
+SETS = [("a", "baseline"), ("a", "fine-tuned"), ("human", "human")]
+SPEECHES = {pair: [speech(n, *pair) for n in range(12)] for pair in SETS}
+HUMAN = SPEECHES["human", "human"]
+
+
+class Judge:
+    """Answers `score(prompt, seed)`."""
+
+    whole_speech, signature, versions = False, "fake", "none"
+
+    def __init__(self, score):
+        self.score = score
+
+    def ask(self, prompts, seeds):
+        return [Reply("", Judgement(self.score(q, s), "ok")) for q, s in zip(prompts, seeds, strict=True)]
+
+
+def measured(tmp_path, score, second=None):
+    engine, other = Judge(score), Judge(second or score)
+    rows = {
+        pair: judge_speeches(spoken, SPEC, engine, tmp_path / f"{'-'.join(pair)}.jsonl", run_seed=1)
+        for pair, spoken in SPEECHES.items()
+    }
+    sample = sample_speeches(SPEECHES, 9)
+    groups = control_questions(HUMAN, HUMAN, SPEC, 10, seed=1) + repeat_questions(sample, SPEC, 10, 3, seed=1)
+    asked = ask_all(groups, engine, tmp_path / "trust.jsonl", run_seed=1)
+    others = ask_all(second_questions(sample, SPEC, 10), other, tmp_path / "second.jsonl", run_seed=1)
+    measures = trust_measures(judgements_frame(rows), SPEECHES, checks_frame(asked), checks_frame(others), 10, 10)
+    return measures.set_index(["check", "dimension"])
+
+
+def sound(prompt, seed):
+    """Knows whether a speech is in order, on its topic, its party's, and reads the direction of the rubric."""
+    text = prompt.text
+    good = 2 + 6 * ("My Lords, first" in text.split(".")[0])
+    if any(f"Topic: {topic}" in text and word not in text for _, _, topic, word in CONTEXTS):
+        good = 1
+    if prompt.dimension == "J_PolApp" and f"of {text.split('Party: ')[1].splitlines()[0]}." not in text:
+        good = 1
+    good = 1 if "lorem" in text else good
+    best_last = (
+        prompt.own.index("outstanding") > prompt.own.index("no argument") if prompt.dimension == "J_Qual" else True
+    )
+    return float(good if best_last else 11 - good)
+
+
+def test_a_sound_judge_passes(tmp_path):
+    found = measured(tmp_path, sound)
+    for control, dimensions in CONTROLS.items():
+        for name in dimensions:
+            if (control, name) not in [("sentences shuffled", "J_Auth")]:
+                assert found.loc[(f"above its control: {control}", name), "value"] > 0.7, (control, name)
+    assert found.loc[("asked again: alpha", "J_Coh"), "value"] == 1
+    assert found.loc[("asked again: standard deviation", "J_Coh"), "value"] == 0
+    assert found.loc[("rubric reversed: Kendall's tau", "J_Qual"), "value"] == pytest.approx(1)
+    assert found.loc[("rubric reversed: change of the mean", "J_Qual"), "value"] == 0
+    assert found.loc[("second judge: quadratic kappa", "J_Coh"), "value"] == 1
+    assert found.loc[("second judge: ICC(A,1)", "J_Coh"), "value"] == pytest.approx(1)
+    assert found.loc[("human minus models", "J_Coh"), "value"] == 6
+    verdict = verdicts(found.reset_index(), 10).set_index("dimension")
+    assert "lorem ipsum" in verdict.loc["J_PolApp", "passed"]
+    assert "party swapped" in verdict.loc["J_PolApp", "passed"]
+
+
+def test_a_judge_that_ignores_the_rubric_is_found_out(tmp_path):
+    found = measured(tmp_path, lambda q, seed: 1.0 + int(q.sha256[:2], 16) % 3 + 5 * ("My Lords" in q.text))
+    assert found.loc[("rubric reversed: Kendall's tau", "J_Coh"), "value"] < 0
+    assert "rubric reversed" in verdicts(found.reset_index(), 10).set_index("dimension").loc["J_Coh", "failed"]
+
+
+def test_a_judge_that_counts_words_is_found_out(tmp_path):
+    found = measured(tmp_path, lambda q, seed: min(10.0, len(q.shared.split()) / 5))
+    slope = found.loc[("points per 100 words, party and topic fixed", "J_Coh")]
+    assert slope["low"] > 0 and slope["value"] == pytest.approx(20, rel=0.05)
+    assert "points per 100 words" in verdicts(found.reset_index(), 10)["failed"].iloc[0]
+
+
+def test_a_judge_that_throws_dice_is_found_out(tmp_path):
+    dice = measured(tmp_path, lambda q, seed: float(seed % 10 + 1), second=lambda q, seed: float(seed // 7 % 10 + 1))
+    assert dice.loc[("asked again: alpha", "J_Coh"), "value"] < 0.5
+    assert dice.loc[("asked again: standard deviation", "J_Coh"), "value"] > 1
+    assert (
+        dice.loc[("dimensions shuffled: largest change", "J_Coh"), "value"] == 0
+    )  # the same seeds: the order alone changed
+    assert dice.loc[("second judge: quadratic kappa", "J_Coh"), "value"] < 0.6
+    assert all("asked again" in failed for failed in verdicts(dice.reset_index(), 10)["failed"])
+
+
+def test_a_constant_judge_and_no_answers_give_no_false_numbers(tmp_path):
+    constant = measured(tmp_path, lambda q, seed: 5.0)
+    assert constant.loc[("different scores", "J_Coh"), "value"] == 1
+    assert np.isnan(constant.loc[("asked again: alpha", "J_Coh"), "value"])
+    assert constant.loc[("above its control: lorem ipsum", "J_Coh"), "value"] == 0.5
+    assert (verdicts(constant.reset_index(), 10)["passed"] == "points per 100 words, party and topic fixed").all()
+    none = trust_measures(judgements_frame({}), {}, checks_frame([]), checks_frame([]), 10, 5)
+    assert none["value"].isna().sum() >= 6 * 8
+    assert set(trust_display(none)["check"]) >= {"mean score", "above its control: lorem ipsum"}
+
+
+def test_controls_change_what_they_say_and_nothing_else():
+    controls = controls_of(HUMAN[0], HUMAN, seed=7)
+    assert list(controls) == list(CONTROLS)
+    assert controls == controls_of(HUMAN[0], HUMAN, seed=7)
+    own = HUMAN[0]["generated_speech"]
+    mixed = controls["sentences shuffled"]["generated_speech"]
+    assert mixed != own and sorted(mixed.split()) == sorted(own.split())
+    swapped = controls["party swapped"]
+    assert swapped["generated_speech"] == own
+    assert swapped["Party"] == "Democratic Unionist Party"  # the farthest from Labour
+    other = controls["another topic's speech"]
+    assert (other["Topic"], other["Party"]) == (HUMAN[0]["Topic"], HUMAN[0]["Party"])
+    assert "courts" in other["generated_speech"]
+    assert len(controls["lorem ipsum"]["generated_speech"].split()) == len(own.split())
+    assert list(controls_of(HUMAN[0] | {"generated_speech": "One."}, HUMAN[:1], seed=7)) == ["lorem ipsum"]
+
+
+def test_the_sample_takes_each_set_for_the_same_prompts():
+    sample = sample_speeches(SPEECHES, 6)
+    assert [(s["prompt_id"], s["model"], s["type"]) for s in sample] == [
+        (prompt, *pair) for prompt in ("p00", "p01") for pair in SETS
+    ]
+    assert sample_speeches({}, 5) == []
+
+
+def test_the_display_is_text_with_intervals(tmp_path):
+    table = trust_display(measured(tmp_path, sound).reset_index())
+    row = table.set_index("check").loc["above its control: lorem ipsum"]
+    assert row["J_Coh"] == "1.00 [0.76, 1.00]"
+    assert table.map(type).eq(str).all(axis=None)
+    assert pd.Series(["J_Rel"]).isin(table.columns).all() and set(DIMENSIONS) < set(table.columns)

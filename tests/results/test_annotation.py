@@ -1,0 +1,211 @@
+"""The raters' form and spreadsheet, their files read back, and agreement against published values."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parliabench_utils.cli import main
+from parliabench_utils.models.judge_prompting import DIMENSIONS
+from parliabench_utils.results.agreement import (
+    absolute_icc,
+    length_slope,
+    ordinal_alpha,
+    pair_agreement,
+    quadratic_kappa,
+    share_interval,
+)
+from parliabench_utils.results.annotation import read_annotation, write_annotation
+from parliabench_utils.run.artefacts import write_jsonl
+
+HOSTILE = '=HYPERLINK("x")</blockquote><script>alert(1)</script> {{ 7 * 7 }} ' + "word " * 30
+SETS = [("a", "baseline"), ("a", "fine-tuned"), ("human", "human")]
+JUDGE = "smollm2-constrained"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with nine prompts of three parties; the judge's score of a speech is its prompt's number."""
+    folder = tmp_path / "outputs/demo"
+    prompts = [
+        {"prompt_id": f"p{n}", "Party": f"Party {n % 3}", "House": "House of Lords", "Topic": "LAW"}
+        | {"Political Orientation": "Centre", "instruction": "Speak."}
+        for n in range(9)
+    ]
+    write_jsonl(folder / "02_dataset/prompts.jsonl", prompts)
+    for model, kind in SETS:
+        names = {"model": model, "type": kind, "variant": 0}
+        spoken = [names | {"prompt_id": p["prompt_id"], "generated_speech": HOSTILE + model + kind} for p in prompts]
+        write_jsonl(folder / "04_generate" / model / kind / "shard-0.jsonl", spoken)
+        rows = [
+            {"prompt_id": s["prompt_id"], "variant": 0, "dimension": d, "score": 1.0 + int(s["prompt_id"][1])}
+            for s in spoken
+            for d in DIMENSIONS
+        ]
+        write_jsonl(folder / "07_judge" / JUDGE / model / f"{kind}.jsonl", rows)
+    return folder
+
+
+def sheet(run):
+    with (run / "annotation/sheet.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def rated(run, name, score, **changes):
+    """A rater's file: `score(prompt number)` in every dimension, other cells by `changes` (line -> cells)."""
+    key = pd.read_csv(run / "annotation/key.csv").set_index("item")["prompt_id"]
+    rows = [
+        row | dict.fromkeys(DIMENSIONS, str(score(int(key[row["item"]][1])))) | changes.get(f"row{n}", {})
+        for n, row in enumerate(sheet(run))
+    ]
+    path = run.parent / f"ratings-{name}.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=changes.get("delimiter", ","))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_the_sample_is_balanced_shuffled_and_blind(run):
+    write_annotation(run, JUDGE, n_speeches=11, points=10, seed=1)
+    key = pd.read_csv(run / "annotation/key.csv")
+    assert key.groupby(["model", "type"]).size().tolist() == [3, 3, 3]
+    assert key.groupby("prompt_id").size().tolist() == [3, 3, 3]
+    assert {int(p[1]) % 3 for p in key["prompt_id"]} == {0, 1, 2}  # a prompt of each party
+    assert key["model"].tolist() != sorted(key["model"])
+    text = "".join((run / "annotation" / name).read_text() for name in ("sheet.csv", "form.html"))
+    assert not re.search(r"p\d\b|prompt_id", text)
+    assert list(sheet(run)[0]) == [
+        *("item", "House", "Topic", "Party", "Political Orientation", "instruction", "speech"), *DIMENSIONS, "comment"
+    ]  # fmt: skip
+    first = (run / "annotation/form.html").read_bytes()
+    write_annotation(run, JUDGE, n_speeches=11, points=10, seed=1)
+    assert (run / "annotation/form.html").read_bytes() == first
+    write_annotation(run, JUDGE, n_speeches=11, points=10, seed=2)
+    assert (run / "annotation/form.html").read_bytes() != first
+
+
+def test_the_form_works_offline_and_escapes_speeches(run):
+    write_annotation(run, "flow-judge", n_speeches=3, points=10, seed=1)
+    html = (run / "annotation/form.html").read_text()
+    assert html.count("<script>") == html.count("</script>") == 1 and "{{" not in html.replace("{{ 7 * 7 }}", "")
+    assert "&lt;script&gt;alert(1)" in html
+    assert not re.search(r"""(?:src|href)\s*=|https?://|fetch\(|XMLHttp""", html.replace("link.href = URL", ""))
+    assert html.count('type="radio"') == 3 * 6 * 10
+    assert html.count("Could stand in the Official Report unnoticed.") == 3
+    assert all(row["speech"].startswith("'=") for row in sheet(run))
+
+
+def test_two_raters_are_read_and_compared(run, tmp_path):
+    write_annotation(run, JUDGE, n_speeches=27, points=10, seed=1)
+    same = rated(run, "ada", lambda n: n + 1)
+    one_higher = rated(run, "ben", lambda n: n + 2, delimiter=";", row0=dict.fromkeys(DIMENSIONS, ""))
+    table = read_annotation(run, [same, one_higher]).set_index("dimension")
+    coh = table.loc["J_Coh"]
+    assert (coh["raters"], coh["items"], coh["missing"]) == (2, 27, 1)
+    assert 0.9 < coh["alpha"] < 1 and coh["alpha_low"] < coh["alpha"] and coh["alpha_low"] < coh["alpha_high"] < 1
+    assert 0.9 < coh["kappa"] < 1 and 0.9 < coh["icc"] < 1
+    assert coh["judge_tau"] > 0.99 and coh["judge_icc"] > 0.9
+    written = pd.read_csv(run / "annotation/ratings.csv")
+    assert set(written.columns) == {
+        "rater",
+        "item",
+        "dimension",
+        "score",
+        "model",
+        "type",
+        "prompt_id",
+        "variant",
+        "judge",
+    }
+    assert (written.loc[written["rater"] == "ada", "score"] == written.loc[written["rater"] == "ada", "judge"]).all()
+
+
+def test_every_mistake_is_named_with_its_place(run):
+    write_annotation(run, JUDGE, n_speeches=9, points=5, seed=1)
+    wrong = rated(
+        run, "ada", lambda n: 3, row0={"J_Coh": "6"}, row1={"J_Rel": "8/10"}, row2={"item": "s999"}, row3={"item": "s001"},
+        row4={"J_Qual": "2.5"}, row5={"J_Qual": "4.0"},
+    )  # fmt: skip
+    bare = run.parent / "bare.csv"
+    bare.write_text("item,J_Coh\ns001,3\n")
+    with pytest.raises(ValueError) as error:
+        read_annotation(run, [wrong, bare, wrong])
+    text = str(error.value)
+    for part in (
+        *("line 2, J_Coh: '6' is no whole number from 1 to 5", "line 3, J_Rel: '8/10'", "'s999' is not in the sample"),
+        *("'s001' stands there twice", "J_Qual: '2.5'", "bare.csv: no column J_Conc", "rater 'ada' has another file"),
+    ):
+        assert part in text
+    assert "4.0" not in text
+    assert not (run / "annotation/ratings.csv").exists()
+
+
+def test_one_rater_and_a_constant_one_give_no_false_agreement(run):
+    write_annotation(run, JUDGE, n_speeches=9, points=10, seed=1)
+    table = read_annotation(run, [rated(run, "ada", lambda n: 5)])
+    assert table[["alpha", "kappa", "icc"]].isna().all(axis=None)
+    assert (table["judge_kappa"] == 0).all()
+    table = read_annotation(run, [rated(run, "ada", lambda n: 5), rated(run, "ben", lambda n: 5)])
+    assert table[["alpha", "kappa", "icc"]].isna().all(axis=None)
+
+
+def test_too_few_speeches_and_no_sample_are_said(run):
+    with pytest.raises(ValueError, match="3 models and types need 10 prompts"):
+        write_annotation(run, JUDGE, n_speeches=30, points=10, seed=1)
+    with pytest.raises(ValueError, match="at least one"):
+        write_annotation(run, JUDGE, n_speeches=2, points=10, seed=1)
+    with pytest.raises(FileNotFoundError, match="without --read"):
+        read_annotation(run, [])
+
+
+def test_the_command_line_writes_and_reads(run, monkeypatch, capsys):
+    monkeypatch.setenv("PARLIABENCH_OUTPUTS", str(run.parent))
+    assert main(["annotate", "--run", "demo", "--speeches", "9"]) == 0
+    assert "form.html" in capsys.readouterr().out
+    assert json.loads((run / "annotation/sample.json").read_text())["items"] == 9
+    assert (
+        main(["annotate", "--read", str(rated(run, "ada", lambda n: n + 1)), str(rated(run, "ben", lambda n: n + 1))])
+        == 0
+    )
+    assert re.search(r"alpha +1.0", capsys.readouterr().out)
+    assert main(["annotate", "--read", str(run.parent / "nobody.csv")]) == 2
+
+
+def test_published_values_of_agreement():
+    """Krippendorff's example C, Cohen's kappa by hand, Shrout and Fleiss's table of four judges and six targets."""
+    c = np.array([
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, np.nan, np.nan, np.nan],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, np.nan, 3],
+        [np.nan, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, np.nan],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, np.nan],
+    ])  # fmt: skip
+    assert ordinal_alpha(c) == pytest.approx(0.8154, abs=1e-4)
+    up = np.arange(1, 11)
+    assert quadratic_kappa(up, np.minimum(up, 9), 10) == pytest.approx(0.99363, abs=1e-5)
+    assert quadratic_kappa(np.arange(1, 5), np.arange(2, 6), 5) == pytest.approx(quadratic_kappa(up[:4], up[1:5], 10))
+    assert quadratic_kappa(up, np.full(10, 5), 10) == 0
+    judges = np.array([[9, 6, 8, 7, 10, 6], [2, 1, 4, 1, 5, 2], [5, 3, 6, 2, 6, 4], [8, 2, 8, 6, 9, 7]])
+    assert absolute_icc(judges) == pytest.approx(0.290, abs=1e-3)
+    assert np.isnan(ordinal_alpha(np.full((2, 5), 3.0)))
+    assert pair_agreement(up[:2], up[:2], 10)["n"] == 2 and np.isnan(pair_agreement(up[:2], up[:2], 10)["icc"])
+
+
+def test_length_slope_and_shares():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "n_words": rng.integers(50, 400, 200),
+            "Party": rng.choice(list("ABC"), 200),
+            "Topic": rng.choice(list("XY"), 200),
+        }
+    )
+    bias = frame["Party"].map({"A": 0, "B": 2, "C": 4})
+    slope, low, high, n = length_slope(frame.assign(score=3 + 0.01 * frame["n_words"] + bias + rng.normal(0, 0.1, 200)))
+    assert slope == pytest.approx(1, abs=0.05) and low < slope < high and n == 200
+    assert np.isnan(length_slope(frame.head(4).assign(score=1.0))[0])
+    assert share_interval(np.array([1, 1, 0.5, np.nan]))[::3] == (pytest.approx(2.5 / 3), 3)
+    assert np.isnan(share_interval(np.array([np.nan]))[0])
