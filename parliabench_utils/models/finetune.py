@@ -10,15 +10,15 @@ schedule is frozen by `max_steps`, and a killed run goes on from its last checkp
 
 import json
 import shutil
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from parliabench_utils.models.loading import ModelSpec, keep_differentiable, load_base, load_tokenizer, weights_location
+from parliabench_utils.models.adapters import prepare_backend, save_adapter, with_adapter
+from parliabench_utils.models.loading import ModelSpec, load_tokenizer
 from parliabench_utils.models.prompting import Example
 from parliabench_utils.models.training_plan import TrainingSettings, encode_rows, preflight, steps_of
-from parliabench_utils.run.artefacts import write_json, write_jsonl, write_text
+from parliabench_utils.run.artefacts import write_jsonl, write_text
 
 OUT_OF_MEMORY = (
     "out of memory while training {name}: halve batch_size and double gradient_accumulation (the same training), set "
@@ -36,67 +36,6 @@ class TrainingResult:
     resumed_from: int  # 0, or the checkpoint's step
 
 
-def prepare_backend(settings: TrainingSettings) -> None:
-    """Import unsloth where it is asked for: it patches transformers, trl and peft and must come before they are used."""
-    if settings.backend != "unsloth":
-        return
-    try:
-        import unsloth  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "backend: unsloth needs unsloth; install it (README, 'On a GPU') or take backend: peft"
-        ) from error
-
-
-def with_adapter(spec: ModelSpec, settings: TrainingSettings):
-    """The base with a fresh LoRA adapter. Seeded here, since the adapter's first weights are drawn here."""
-    from transformers import set_seed
-
-    set_seed(settings.lora_seed)
-    if settings.backend == "unsloth":
-        return _with_unsloth_adapter(spec, settings)
-    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
-
-    base = load_base(spec, spec.precision)
-    base.config.use_cache = False
-    if spec.precision == "nf4":
-        base = prepare_model_for_kbit_training(base, use_gradient_checkpointing=settings.gradient_checkpointing)
-    lora = LoraConfig(
-        r=settings.lora_rank,
-        lora_alpha=settings.lora_alpha,
-        lora_dropout=settings.lora_dropout,
-        target_modules=list(spec.lora_targets),
-        bias="none",
-        task_type="CAUSAL_LM",
-    )
-    return get_peft_model(base, lora)
-
-
-def _with_unsloth_adapter(spec: ModelSpec, settings: TrainingSettings):
-    """The same through unsloth, which has its own loader and names."""
-    from unsloth import FastLanguageModel
-
-    where = weights_location(spec)
-    model, _ = FastLanguageModel.from_pretrained(
-        model_name=where.pop("pretrained_model_name_or_path"),
-        **where,
-        max_seq_length=settings.max_length,
-        load_in_4bit=spec.precision == "nf4",
-        trust_remote_code=False,
-    )
-    model = keep_differentiable(model)
-    return FastLanguageModel.get_peft_model(
-        model,
-        r=settings.lora_rank,
-        lora_alpha=settings.lora_alpha,
-        lora_dropout=settings.lora_dropout,
-        target_modules=list(spec.lora_targets),
-        bias="none",
-        use_gradient_checkpointing="unsloth" if settings.gradient_checkpointing else False,
-        random_state=settings.lora_seed,
-    )
-
-
 def as_dataset(examples: list[Example], settings: TrainingSettings):
     """Token ids and the mask of what bears loss, as TRL's prepared format; rows without anything to learn left out."""
     from datasets import Dataset
@@ -108,6 +47,39 @@ def as_dataset(examples: list[Example], settings: TrainingSettings):
         if whole or len(e.ids) > e.n_prompt
     ]
     return Dataset.from_list(rows)
+
+
+def rows_after_packing(data, settings: TrainingSettings) -> int:
+    """How many rows the trainer will see: packing joins several speeches to one, and steps are counted in rows."""
+    if not settings.packing:
+        return len(data)
+    from trl import pack_dataset
+
+    return len(pack_dataset(data.select_columns(["input_ids"]), settings.max_length, "bfd"))
+
+
+def grouped_by_length(lengths: list[int], batch: int, seed: int):
+    """A sampler of batches of about equally long rows, in an order that depends on seed and epoch alone.
+
+    The trainer's own draws it from PyTorch's global state, which a resumed run does not have.
+    """
+    import torch
+    from transformers.trainer_pt_utils import get_length_grouped_indices
+
+    class GroupedByLength(torch.utils.data.Sampler):
+        epoch = 0
+
+        def set_epoch(self, epoch: int) -> None:
+            self.epoch = epoch
+
+        def __len__(self) -> int:
+            return len(lengths)
+
+        def __iter__(self):
+            generator = torch.Generator().manual_seed(seed + self.epoch)
+            return iter(get_length_grouped_indices(lengths, batch, generator=generator))
+
+    return GroupedByLength()
 
 
 def whole_batches(rows: int, at_most: int) -> int:
@@ -123,12 +95,16 @@ def trainer_arguments(
     from trl import SFTConfig
 
     steps, warmup = steps_of(settings, rows)
-    return SFTConfig(
+    share, rest = divmod(settings.batch_size, settings.n_processes)
+    held_out_share, held_out_rest = divmod(held_out or settings.held_out_rows, settings.n_processes)
+    if rest or held_out_rest:
+        raise ValueError(f"batch_size and held_out_rows must be multiples of n_processes, {settings.n_processes}")
+    arguments = SFTConfig(
         output_dir=str(folder / "checkpoints"),
         max_steps=steps,
         warmup_steps=warmup,
-        per_device_train_batch_size=settings.batch_size,
-        per_device_eval_batch_size=whole_batches(held_out or settings.held_out_rows, settings.batch_size),
+        per_device_train_batch_size=share,
+        per_device_eval_batch_size=whole_batches(held_out_share, share),
         gradient_accumulation_steps=settings.gradient_accumulation,
         learning_rate=settings.learning_rate,
         lr_scheduler_type=settings.scheduler,
@@ -136,7 +112,9 @@ def trainer_arguments(
         optim=settings.optimizer,
         max_length=settings.max_length,
         packing=settings.packing,
-        train_sampling_strategy="group_by_length" if settings.group_by_length else "random",
+        packing_strategy="bfd",  # whole speeches; each attends to itself only, by its position ids
+        eval_packing=False,
+        train_sampling_strategy="random",  # group_by_length has its own sampler
         gradient_checkpointing=settings.gradient_checkpointing,
         completion_only_loss=True,
         dataloader_drop_last=True,
@@ -153,9 +131,13 @@ def trainer_arguments(
         data_seed=settings.lora_seed,
         use_cpu=not torch.cuda.is_available(),
         bf16=torch.cuda.is_available(),  # on a CPU the weights' own precision decides; autocast only costs time there
+        ddp_find_unused_parameters=False,
         report_to="none",
         disable_tqdm=True,
     )
+    if arguments.world_size != settings.n_processes:  # some launchers start one process without a word
+        raise RuntimeError(f"n_processes is {settings.n_processes}, the launcher started {arguments.world_size}")
+    return arguments
 
 
 def log_rows(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -180,8 +162,8 @@ def _live_log(path: Path):
 
     class LiveLog(TrainerCallback):
         def on_log(self, args, state, control, logs=None, **kwargs):
-            if not {"loss", "eval_loss"} & set(logs or {}):
-                return  # the trainer's closing summary, which is about seconds
+            if not state.is_world_process_zero or not {"loss", "eval_loss"} & set(logs or {}):
+                return  # another process, or the trainer's closing summary, which is about seconds
             rows = log_rows(state.log_history)
             write_jsonl(path, rows)
             shown = {key: value for key, value in rows[-1].items() if value is not None}
@@ -203,41 +185,23 @@ def make_trainer(spec, settings: TrainingSettings, train_rows: list[dict], held_
     disable_progress_bars()  # each step of a bar is a line of the executed notebook
     data = as_dataset(examples, settings)
     held_out_data = as_dataset(encode_rows(spec, tokenizer, held_out, settings.max_length), settings)
+    rows, resuming = rows_after_packing(data, settings), last_checkpoint(folder) is not None
     trainer = SFTTrainer(
         model=model,
-        args=trainer_arguments(settings, len(data), folder, last_checkpoint(folder) is not None, len(held_out_data)),
+        args=trainer_arguments(settings, rows, folder, resuming, len(held_out_data)),
         train_dataset=data,
         eval_dataset=held_out_data,
         processing_class=tokenizer,
     )
+    if settings.group_by_length:
+        lengths = [len(ids) for ids in trainer.train_dataset["input_ids"]]
+        batch = settings.batch_size * settings.gradient_accumulation
+        trainer._get_train_sampler = lambda *_: grouped_by_length(lengths, batch, settings.lora_seed)
     from transformers import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_live_log(folder / "train_log.jsonl.partial"))
     return trainer
-
-
-def save_adapter(model, spec: ModelSpec, folder: Path, sha256: str | None) -> None:
-    """Write the adapter in one rename, naming its base by the hub's name and revision, not by a path of this machine."""
-    for config in model.peft_config.values():
-        config.base_model_name_or_path, config.revision = spec.id, spec.revision
-        config.target_modules = list(spec.lora_targets)  # a set's order would differ from run to run
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".adapter.", dir=folder.parent))
-    try:
-        model.save_pretrained(scratch, safe_serialization=True, save_embedding_layers=False)  # LoRA leaves them alone
-        (scratch / "README.md").unlink(missing_ok=True)  # PEFT's empty card; ours stands beside the adapter
-        write_json(
-            scratch / "base.json",
-            {"id": spec.id, "revision": spec.revision, "precision": spec.precision, "sha256": sha256},
-        )
-        for file in scratch.iterdir():
-            file.chmod(0o644)
-        scratch.chmod(0o755)
-        shutil.rmtree(folder, ignore_errors=True)
-        scratch.rename(folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def drop_other_checkpoints(spec: ModelSpec, settings: TrainingSettings, rows: list[dict], folder: Path) -> None:
@@ -267,16 +231,18 @@ def train(
     import torch
 
     drop_other_checkpoints(spec, settings, train_rows, folder)
-    trainer = make_trainer(spec, settings, train_rows, held_out, folder)
     checkpoint = last_checkpoint(folder)
     try:
+        trainer = make_trainer(spec, settings, train_rows, held_out, folder)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except torch.OutOfMemoryError as error:
         raise MemoryError(OUT_OF_MEMORY.format(name=spec.name)) from error
     log = log_rows(trainer.state.log_history)
-    save_adapter(trainer.model, spec, folder / "adapter", spec.sha256)
-    write_jsonl(folder / "train_log.jsonl", log)
-    (folder / "train_log.jsonl.partial").unlink(missing_ok=True)
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    trainer.accelerator.wait_for_everyone()
+    if trainer.is_world_process_zero():
+        save_adapter(trainer.model, spec, folder / "adapter", spec.sha256)
+        write_jsonl(folder / "train_log.jsonl", log)
+        (folder / "train_log.jsonl.partial").unlink(missing_ok=True)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     resumed = int(checkpoint.name.split("-")[1]) if checkpoint else 0
     return TrainingResult(folder / "adapter", log, trainer.state.global_step, resumed)

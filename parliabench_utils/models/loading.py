@@ -12,15 +12,17 @@ import json
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from parliabench_utils.models.packaged import file_sha256, packaged_smollm2, quiet_loading
+from parliabench_utils.run.params import read_yaml
 from parliabench_utils.run.project import project_root
 
 Precision = Literal["fp32", "bf16", "nf4"]
 Purpose = Literal["score", "generate", "train"]
+Specification = TypeVar("Specification", bound=BaseModel)
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")  # paper section 11.2
 
 
@@ -33,8 +35,8 @@ class ModelSpec(BaseModel):
     display: str  # as tables and figures print it
     id: str  # the checkpoint's name on its hub; adapters remember it
     revision: str | None = None  # commit on the hub; null until fetch-models has written what it got
-    source: Literal["packaged", "hub", "path", "server"]
-    path: str | None = None  # source "path": a folder with safetensors
+    source: Literal["packaged", "hub", "path", "server", "gguf"]
+    path: str | None = None  # source "path": a folder with safetensors; "gguf": the file, null takes the packaged one
     server_url: str | None = None  # source "server": base address of an OpenAI-compatible API, ends in /v1
     family: Literal["smollm2", "mistral", "llama3", "gemma2", "qwen2", "yi", "phi3"]
     precision: Precision  # as trained: LoRA on fp32 or bf16, QLoRA on nf4
@@ -65,19 +67,28 @@ class LoadedModel:
         return next(self.model.parameters()).device
 
 
-def read_model_spec(name: str, folder: Path | None = None) -> ModelSpec:
-    """Read `params/models/<name>.yaml`. FileNotFoundError lists the known models."""
-    import yaml
+def read_specification(kind: type[Specification], folder: Path, name: str) -> Specification:
+    """`folder/<name>.yaml` as a model or judge specification. FileNotFoundError lists the names that are there.
 
-    folder = folder or project_root() / "params" / "models"
+    A key given twice is refused like an unknown one; pydantic's ValidationError has a note with the file.
+    """
     file = folder / f"{name}.yaml"
     if not file.is_file():
         known = ", ".join(sorted(f.stem for f in folder.glob("*.yaml")))
-        raise FileNotFoundError(f"no model {name!r}: {file} does not exist; known: {known}")
-    spec = ModelSpec.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+        raise FileNotFoundError(f"no {folder.name[:-1]} {name!r}: {file} does not exist; known: {known}")
+    try:
+        spec = kind.model_validate(read_yaml(file))
+    except ValidationError as error:
+        error.add_note(f"in {file}")
+        raise
     if spec.name != name:
         raise ValueError(f"{file}: `name: {spec.name}` must be the file's own name, {name!r}")
     return spec
+
+
+def read_model_spec(name: str, folder: Path | None = None) -> ModelSpec:
+    """Read `params/models/<name>.yaml`. FileNotFoundError lists the known models."""
+    return read_specification(ModelSpec, folder or project_root() / "params/models", name)
 
 
 def as_spec(name_or_spec: str | ModelSpec) -> ModelSpec:
@@ -95,9 +106,8 @@ def weights_location(spec: ModelSpec) -> dict[str, str]:
         return {"pretrained_model_name_or_path": str(project_root() / spec.path)}
     if spec.source == "hub":
         return {"pretrained_model_name_or_path": spec.id} | ({"revision": spec.revision} if spec.revision else {})
-    raise ValueError(
-        f"model {spec.name!r} runs on a server ({spec.server_url}); it can neither be trained nor score here"
-    )
+    where = f"runs on a server ({spec.server_url})" if spec.source == "server" else "is a GGUF file for llama.cpp"
+    raise ValueError(f"model {spec.name!r} {where}; it can neither be trained nor score here")
 
 
 def load_tokenizer(name_or_spec: str | ModelSpec):
@@ -105,9 +115,8 @@ def load_tokenizer(name_or_spec: str | ModelSpec):
     from transformers import AutoTokenizer
 
     spec = as_spec(name_or_spec)
-    # A served model's tokenizer comes from the hub or from `path`: its prompts are rendered here all the same.
-    local = spec if spec.source != "server" else spec.model_copy(update={"source": "path" if spec.path else "hub"})
-    tokenizer = AutoTokenizer.from_pretrained(**weights_location(local), padding_side="left", trust_remote_code=False)
+    where = weights_location(_with_tokenizer(spec))
+    tokenizer = AutoTokenizer.from_pretrained(**where, padding_side="left", trust_remote_code=False)
     if spec.chat_template is not None:
         tokenizer.chat_template = spec.chat_template
     if tokenizer.chat_template is None:
@@ -115,6 +124,18 @@ def load_tokenizer(name_or_spec: str | ModelSpec):
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+def _with_tokenizer(spec: ModelSpec) -> ModelSpec:
+    """Where a tokenizer is: of a served or GGUF model in `path`'s folder or on the hub, since prompts are rendered here."""
+    if spec.source == "server":
+        return spec.model_copy(update={"source": "path" if spec.path else "hub"})
+    if spec.source == "gguf":
+        folder = Path(spec.path).parent if spec.path else None
+        beside = folder is not None and (project_root() / folder / "tokenizer.json").is_file()
+        source = "packaged" if folder is None else "path" if beside else "hub"
+        return spec.model_copy(update={"source": source, "path": str(folder)})
+    return spec
 
 
 def default_device() -> str:
@@ -218,6 +239,18 @@ def _served(spec: ModelSpec, adapter: Path | str | None, purpose: Purpose) -> Lo
     return LoadedModel(model, load_tokenizer(spec), spec, f"{model.name} on a server", "server")
 
 
+def _by_llama_cpp(spec: ModelSpec, adapter: Path | str | None, purpose: Purpose) -> LoadedModel:
+    """A GGUF file through llama.cpp; ValueError for an adapter, which would have to be in GGUF too."""
+    from parliabench_utils.models.gguf import GgufModel, gguf_file
+
+    if purpose != "generate":
+        weights_location(spec)  # raises
+    if adapter is not None:
+        raise ValueError(f"model {spec.name!r} is a GGUF file and takes no adapter: leave fine-tuned out of `types`")
+    file = gguf_file(spec)
+    return LoadedModel(GgufModel(file), load_tokenizer(spec), spec, f"{spec.id} gguf {file_sha256(file)[:12]}", "gguf")
+
+
 def load_model(
     name_or_spec: str | ModelSpec,
     adapter: Path | str | None = None,
@@ -233,6 +266,8 @@ def load_model(
     spec = as_spec(name_or_spec)
     if spec.source == "server":
         return _served(spec, adapter, purpose)
+    if spec.source == "gguf":
+        return _by_llama_cpp(spec, adapter, purpose)
     wanted = precision or running_precision(spec, purpose)
     if wanted == "nf4" and spec.precision != "nf4":
         raise ValueError(f"model {spec.name!r} is {spec.precision}; write another params/models file to run it in nf4")

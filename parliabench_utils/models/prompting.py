@@ -8,7 +8,7 @@ system text, context block and instruction, in the chat format that the model's 
     print(render_prompt(spec, load_tokenizer(spec), row, purpose="generate", min_words=43, max_words=635))
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -70,22 +70,38 @@ def system_text(purpose: Purpose, min_words: int | None = None, max_words: int |
     return GENERATION_SYSTEM.format(min_words=min_words, max_words=max_words)
 
 
-def messages(spec: ModelSpec, row: Row, purpose: Purpose, **limits: int) -> list[dict[str, str]]:
-    """System and user message of a row; one user message where the family has no system role (Gemma 2)."""
+def _question(row: Row) -> str:
+    return f"Context:\n{context_block(row)}\n\nInstruction: {instruction(row)}"
+
+
+def messages(
+    spec: ModelSpec, row: Row, purpose: Purpose, examples: Sequence[Row] = (), **limits: int
+) -> list[dict[str, str]]:
+    """System and user message of a row; one user message where the family has no system role (Gemma 2).
+
+    `examples` are training rows that stand as earlier turns, question and speech, farthest first.
+    """
+    turns = []
+    for example in reversed(examples):
+        turns.append({"role": "user", "content": _question(example)})
+        turns.append({"role": "assistant", "content": example["Speech"].strip()})
+    turns.append({"role": "user", "content": _question(row)})
     system = system_text(purpose, **limits)
-    user = f"Context:\n{context_block(row)}\n\nInstruction: {instruction(row)}"
-    if not spec.system_role:
-        return [{"role": "user", "content": f"{system}\n\n{user}"}]
-    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    if spec.system_role:
+        return [{"role": "system", "content": system}, *turns]
+    first = turns[0] | {"content": f"{system}\n\n{turns[0]['content']}"}
+    return [first, *turns[1:]]
 
 
-def render_prompt(spec: ModelSpec, tokenizer, row: Row, purpose: Purpose = "generate", **limits: int) -> str:
+def render_prompt(
+    spec: ModelSpec, tokenizer, row: Row, purpose: Purpose = "generate", examples: Sequence[Row] = (), **limits: int
+) -> str:
     """The text up to where the model begins to speak. `limits`: min_words and max_words, for generation.
 
     Text from the corpus that spells a special token is broken up first, so that it cannot open another turn.
     """
     return tokenizer.apply_chat_template(
-        [m | {"content": defuse(tokenizer, m["content"])} for m in messages(spec, row, purpose, **limits)],
+        [m | {"content": defuse(tokenizer, m["content"])} for m in messages(spec, row, purpose, examples, **limits)],
         tokenize=False,
         add_generation_prompt=True,
     )

@@ -67,7 +67,7 @@ def draw(logits, seeds, step: int, sampling: Sampling, candidates: int = 1024):
     return ids.gather(1, best).squeeze(1)
 
 
-def _seen_tokens(prompts: list[list[int]], vocabulary: int, device):
+def seen_tokens(prompts: list[list[int]], vocabulary: int, device):
     """(B, V), true where the prompt holds the token. Padding does not count, or a row would depend on its batch."""
     import torch
 
@@ -113,7 +113,7 @@ def decode_batch(
                 .float()
             )
             if seen is None:
-                seen = _seen_tokens(prompts, logits.shape[-1], device)
+                seen = seen_tokens(prompts, logits.shape[-1], device)
             seen[:, stops] = False
             token = draw(penalise_seen(logits, seen, sampling.repetition_penalty), keys, step, sampling)  # (B,)
             stopped = torch.isin(token, stops)

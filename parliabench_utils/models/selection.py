@@ -1,6 +1,7 @@
 """What came out of generation: failures by model, attempt and reason, and the prompts that every model answered.
 
-The end of notebook 04. The paper keeps only prompts with a valid speech from all ten model-type pairs (section 5.3).
+The end of notebook 04, before what tuning changed (`tuning.py`).
+The paper keeps only prompts with a valid speech from all ten model-type pairs (section 5.3).
 
     from parliabench_utils.models.selection import read_generated, split_prompts
     kept, left_out = split_prompts(read_generated(run.folder, run.model_types))

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from parliabench_utils.models.finetune import TrainingResult, train
+from parliabench_utils.models.finetune import TrainingResult, as_dataset, rows_after_packing, train
 from parliabench_utils.models.loading import ModelSpec, load_model, load_tokenizer, read_model_spec
 from parliabench_utils.models.packaged import file_sha256
 from parliabench_utils.models.prompting import encode, render_prompt, stop_ids
@@ -20,21 +20,9 @@ from parliabench_utils.models.training_plan import (
     memory_gb,
     preflight,
     steps_of,
+    training_rows,
 )
 from parliabench_utils.run.artefacts import read_jsonl, write_text
-from parliabench_utils.run.seeds import row_seed
-
-
-def training_rows(folder: Path, settings: TrainingSettings, seed: int) -> tuple[list[dict], list[dict]]:
-    """All training speeches of a run's 02_dataset, and the test speeches on which the held-out loss is taken.
-
-    The held-out ones are drawn by their ids, so they are the same for every model and at every restart.
-    """
-    train_rows = read_jsonl(folder / "02_dataset/train.jsonl")
-    test = sorted(
-        read_jsonl(folder / "02_dataset/test.jsonl"), key=lambda row: row_seed(seed, "held-out", row["speech_id"])
-    )
-    return train_rows, test[: settings.held_out_rows]
 
 
 def plan(spec: ModelSpec, settings: TrainingSettings, rows: list[dict]) -> dict[str, Any]:
@@ -45,7 +33,8 @@ def plan(spec: ModelSpec, settings: TrainingSettings, rows: list[dict]) -> dict[
 
     examples = encode_rows(spec, load_tokenizer(spec), rows, settings.max_length)
     report = preflight(examples, settings)
-    steps, warmup = steps_of(settings, report.rows - report.dropped)
+    seen = rows_after_packing(as_dataset(examples, settings), settings)
+    steps, warmup = steps_of(settings, seen)
     config = AutoConfig.from_pretrained(**weights_location(spec), trust_remote_code=False)
     shape = (config.hidden_size, config.num_hidden_layers, config.vocab_size)
     return {
@@ -54,7 +43,7 @@ def plan(spec: ModelSpec, settings: TrainingSettings, rows: list[dict]) -> dict[
         "steps": steps,
         "warm-up": warmup,
         "memory, GB": memory_gb(spec, settings, report.longest, *shape),
-        "minutes, roughly": round(estimated_seconds(spec, settings, report, steps) / 60, 1),
+        "minutes, roughly": round(estimated_seconds(spec, settings, report.tokens / seen, steps) / 60, 1),
     }
 
 
@@ -88,8 +77,14 @@ def finetune_model(name: str, settings: TrainingSettings, folder: Path, seed: in
     if log_file.is_file() and (adapter / "adapter_model.safetensors").is_file():
         log = read_jsonl(log_file)
         result = TrainingResult(adapter, log, log[-1]["step"], log[-1]["step"])
-    else:
+    elif settings.n_processes == 1:
         result = train(spec, settings, *training_rows(folder, settings, seed), out)
+    else:
+        from parliabench_utils.models.distributed import train_in_processes
+
+        train_in_processes(name, settings, folder, seed)
+        log = read_jsonl(log_file)
+        result = TrainingResult(adapter, log, log[-1]["step"], 0)
     facts = {
         "train.jsonl": f"sha256 {file_sha256(folder / '02_dataset/train.jsonl')}",
         "test.jsonl (held out)": f"sha256 {file_sha256(folder / '02_dataset/test.jsonl')}",

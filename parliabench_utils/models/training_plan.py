@@ -9,10 +9,13 @@ Notebook 03 prints it, and stops where too many speeches would contribute nothin
 import math
 import time
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from parliabench_utils.models.loading import ModelSpec
 from parliabench_utils.models.prompting import Example, encode_example
+from parliabench_utils.run.artefacts import read_jsonl
+from parliabench_utils.run.seeds import row_seed
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class TrainingSettings:
     """The training part of notebook 03's parameters, under the same names (Tables 6 and 7)."""
 
     backend: Literal["peft", "unsloth"]
+    n_processes: int  # that share each batch; unsloth has one
     lora_rank: int
     lora_alpha: int
     lora_dropout: float
@@ -80,6 +84,18 @@ def steps_of(settings: TrainingSettings, rows: int) -> tuple[int, int]:
     return steps, math.ceil(steps * settings.warmup_share)
 
 
+def training_rows(folder: Path, settings: TrainingSettings, seed: int) -> tuple[list[dict], list[dict]]:
+    """All training speeches of a run's 02_dataset, and the test speeches on which the held-out loss is taken.
+
+    The held-out ones are drawn by their ids, so they are the same for every model and at every restart.
+    """
+    train_rows = read_jsonl(folder / "02_dataset/train.jsonl")
+    test = sorted(
+        read_jsonl(folder / "02_dataset/test.jsonl"), key=lambda row: row_seed(seed, "held-out", row["speech_id"])
+    )
+    return train_rows, test[: settings.held_out_rows]
+
+
 def encode_rows(spec: ModelSpec, tokenizer, rows: list[dict], max_length: int) -> list[Example]:
     """Every row as token ids, in order."""
     return [encode_example(spec, tokenizer, row, max_length) for row in rows]
@@ -112,14 +128,14 @@ def masked_example(tokenizer, example: Example, settings: TrainingSettings) -> s
 
 
 def memory_gb(spec: ModelSpec, settings: TrainingSettings, longest: int, hidden: int, layers: int, vocab: int) -> float:
-    """A rough upper estimate in GB: weights, adapter with AdamW's states, activations of one batch, logits.
+    """A rough upper estimate in GB for each process: weights, adapter with AdamW's states, activations of one batch, logits.
 
     Activations: about 34 numbers of 2 bytes per token, layer and hidden unit (Korthikanti et al., 2022), or one with
     checkpointing. Logits: fp32, with their gradient, on a chunk of 256 tokens.
     """
     weights = spec.n_parameters * {"fp32": 4, "bf16": 2, "nf4": 0.55}[spec.precision]
     adapter = 16 * layers * 7 * settings.lora_rank * 2 * hidden * 2  # weights, gradient and two moments in fp32
-    tokens = settings.batch_size * longest
+    tokens = settings.batch_size // settings.n_processes * (settings.max_length if settings.packing else longest)
     activations = tokens * layers * hidden * (2 if settings.gradient_checkpointing else 34 * 2)
     return round((weights + adapter + activations + 256 * vocab * 8) / 1e9, 2)
 
@@ -139,11 +155,11 @@ def measured_flops(size: int = 1024) -> float:
     return 4 * 2 * size**3 / (time.perf_counter() - began)
 
 
-def estimated_seconds(spec: ModelSpec, settings: TrainingSettings, report: Preflight, steps: int) -> float:
+def estimated_seconds(spec: ModelSpec, settings: TrainingSettings, tokens_per_row: float, steps: int) -> float:
     """Steps times 4 N multiply-adds a token (forward, and backward to the activations), at half the measured rate.
 
     An order of magnitude only, for deciding whether to start; the log has the measured time.
     """
-    tokens = steps * settings.batch_size * settings.gradient_accumulation * report.tokens / report.rows
+    tokens = steps * settings.batch_size * settings.gradient_accumulation * tokens_per_row / settings.n_processes
     passes = 6 if settings.gradient_checkpointing else 4
     return passes * spec.n_parameters * tokens / (0.5 * measured_flops())

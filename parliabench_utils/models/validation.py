@@ -23,7 +23,7 @@ SPECIAL_TOKENS = (
 ROLE_MARKERS = ("<|system|>", "<|user|>", "<|assistant|>", "### Response", "You are a seasoned UK parliamentary member")
 CONTEXT_LABELS = ("PARTY:", "TOPIC:", "SECTION:", "ORIENTATION:", "HOUSE:", "Instruction:")
 MARKERS = SPECIAL_TOKENS + ROLE_MARKERS + CONTEXT_LABELS
-ROLE_LINE = re.compile(r"^\W*(system|user|assistant|model)\W*$", re.MULTILINE)
+ROLE_LINE = re.compile(r"^\W*(system|user|assistant|model)\W*$", re.I | re.M)
 LABEL_LINE = re.compile(
     r"^\W*(party|topic|section|(political )?orientation|house|context|instruction)\**:", re.I | re.M
 )
@@ -53,13 +53,15 @@ WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 OPENING = re.compile(
     r"(?:^|(?<=[.!?\"”\n])\s*)(?:My Lords|Mr\.? Speaker|Madam Speaker|(?:Mr\.?|Madam) Deputy Speaker|Lord Speaker)\s*,"
 )
+ENGLISH = {"the", "of", "and", "to", "that", "for", "this", "have", "with", "are", "which", "not", "was", "they"}
+TAIL = 80  # characters in which an ending is looked for
 MODEL = r"(?:AI|artificial intelligence|(?:large )?language model)"
 WRITE = r"(?:generate|write|create|compose|produce)"
-CANNOT = r"(?:cannot|can't|can not|am unable to|won't|will not|am not able to)"
+CANNOT = r"(?:(?: cannot| can't| can not| won't| will not)|(?:'m| am) (?:un|not )able to)"
 REFUSALS = (
     re.compile(rf"\bas an? {MODEL}\b(?= ?(?:language|model|assistant|,|I\b))", re.I),
     re.compile(rf"\bI(?:'m| am) (?:just |only )?an? {MODEL}\b(?! (?:expert|minister|sceptic))", re.I),
-    re.compile(rf"\bI {CANNOT} {WRITE} (?:\w+ ){{1,4}}?(?:speech|text|content|response|statement)\b", re.I),
+    re.compile(rf"\bI{CANNOT} {WRITE} (?:\w+ ){{1,4}}?(?:speech|text|content|response|statement)\b", re.I),
     re.compile(
         r"^\W*(?:I'm sorry|I am sorry|I apologi[sz]e|Sorry|Unfortunately),? but (?:I|as)\b"
         r".{0,60}\b(?:assist|help you|fulfil+|comply|generate|write)\b",
@@ -67,8 +69,11 @@ REFUSALS = (
     ),
     re.compile(r"\b(?:my training data|my knowledge cut-?off|I don't have personal (?:opinions|beliefs))\b", re.I),
 )
-GOOD_END = re.compile(r"[.!?…](?:[\"”'’)\]]){0,2}$")
-BAD_END = re.compile(r"(?:[!?,;:]{3,}|\.{4,}|(?:\b[A-Za-z]\b[ .]*){5,}|[#*_|\\/<>{}=~^`-]{2,}\W*)$")
+# A dash behind a word is how the record marks that a member was interrupted. "my hon." is no end.
+GOOD_END = re.compile(r"(?:[.!?…](?:[\"”'’)\]]){0,2}|\w[—–])$")
+BAD_END = re.compile(
+    r"(?:[!?,;:]{3,}|\.{4,}|(?:\b[A-Za-z]\b[ .]*){5,}|[#*_|\\/<>{}=~^`-]{2,}\W*|\b(?:hon|Mrs?|Ms|Dr|St)\.)$"
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,6 @@ class ValidationSettings:
     max_phrase_total: int = 3  # 7 words or more, times in all
     max_counting: int = 6  # consecutive whole numbers in order
     max_openings: int = 3
-    words_per_opening: int = 60  # below it, openings are those of several speeches; a peer's own are further apart
     similarity: float | None = None  # precomputed; None with an encoder computes it, without one skips the check
     encoder: Any = None  # models.embeddings.SentenceEncoder
 
@@ -123,9 +127,14 @@ def _language_model():
 
 
 def not_english(speech: str, settings: ValidationSettings) -> bool:
-    """Another language is likelier than `max_other_language`. A quotation does not tip a speech."""
-    language, probability = _language_model().classify(speech)
-    return language != "en" and float(probability) > settings.max_other_language
+    """Other languages together are likelier than `max_other_language`. A quotation does not tip a speech.
+
+    The detector takes most of the nine checks' time, so a text of which a sixth are words that only English has is not given to it.
+    """
+    words = speech.lower().split()
+    if 6 * sum(word in ENGLISH for word in words) >= len(words) > 0:
+        return False
+    return 1 - dict(_language_model().rank(speech))["en"] > settings.max_other_language
 
 
 def words_of(speech: str) -> list[str]:
@@ -158,10 +167,12 @@ def repetition(speech: str, settings: ValidationSettings) -> bool:
     words = words_of(speech)
     if longest_run(words, 1) > settings.max_word_run or counts_up(words, settings.max_counting):
         return True
+    phrases = list(zip(*(words[i:] for i in range(7)), strict=False))
+    if len(set(phrases)) == len(phrases) and settings.max_phrase_run >= 3:
+        return False  # 3 to 7 words said four times running hold a sequence of 7 words twice
     if any(longest_run(words, size) > settings.max_phrase_run for size in range(3, 8)):
         return True
-    phrases = Counter(zip(*(words[i:] for i in range(7)), strict=False))
-    return bool(phrases) and max(phrases.values()) > settings.max_phrase_total
+    return bool(phrases) and max(Counter(phrases).values()) > settings.max_phrase_total
 
 
 def off_topic(speech: str, settings: ValidationSettings) -> bool:
@@ -175,19 +186,19 @@ def wrong_length(speech: str, settings: ValidationSettings) -> bool:
 
 
 def several_speeches(speech: str, settings: ValidationSettings) -> bool:
-    """Four or more openings ("My Lords,", "Mr Speaker,"), closer together than in a peer's own speech."""
-    openings = len(OPENING.findall(speech))
-    return openings > settings.max_openings and len(speech.split()) < openings * settings.words_per_opening
+    """Four or more sentences that open with "My Lords,", "Mr Speaker,": of 8,268 members' own speeches none has over two."""
+    return len(OPENING.findall(speech)) > settings.max_openings
 
 
 def corrupted_ending(speech: str, settings: ValidationSettings) -> bool:
     """No end of a sentence at the end, or a tail of punctuation, single letters or markup."""
-    text = speech.rstrip()
+    text = speech.rstrip()[-TAIL:]
     return not GOOD_END.search(text) or bool(BAD_END.search(text))
 
 
 def refusal(speech: str, settings: ValidationSettings) -> bool:
     """The model speaks as a model, or declines to write. A minister who cannot give a date does neither."""
+    speech = speech.replace("’", "'")
     return any(pattern.search(speech) for pattern in REFUSALS)
 
 

@@ -7,7 +7,15 @@ from families import ROW
 from tiny import tiny_model
 
 from parliabench_utils.models import finetune
-from parliabench_utils.models.finetune import as_dataset, last_checkpoint, log_rows, train, whole_batches
+from parliabench_utils.models.adapters import prepare_backend
+from parliabench_utils.models.finetune import (
+    as_dataset,
+    last_checkpoint,
+    log_rows,
+    rows_after_packing,
+    train,
+    whole_batches,
+)
 from parliabench_utils.models.loading import load_model, load_tokenizer, read_model_spec
 from parliabench_utils.models.packaged import file_sha256
 from parliabench_utils.models.prompting import Example
@@ -16,6 +24,7 @@ from parliabench_utils.models.training_plan import TrainingSettings, derived_ste
 
 SETTINGS = TrainingSettings(
     backend="peft",
+    n_processes=1,
     lora_rank=4,
     lora_alpha=4,
     lora_dropout=0.0,
@@ -157,6 +166,66 @@ def test_checkpoints_of_another_training_are_dropped(spec, tmp_path):
     assert last_checkpoint(tmp_path) == state.parent
     drop_other_checkpoints(spec, replace(SETTINGS, learning_rate=0.02), ROWS, tmp_path)
     assert last_checkpoint(tmp_path) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{"group_by_length": True}, {"packing": True, "max_length": 1024, "batch_size": 1}])
+def test_packing_and_grouping_by_length_resume_with_the_same_losses(spec, tmp_path, monkeypatch, changes):
+    import shutil
+
+    settings = replace(SETTINGS, max_steps=4, eval_every=2, **changes)
+    whole = train(spec, settings, ROWS, ROWS[:2], tmp_path / "a")
+    held = [row["held_out_loss"] for row in whole.log if row["held_out_loss"] is not None]
+    assert held[-1] < held[0]
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(finetune, "save_adapter", killed)
+        train(spec, settings, ROWS, ROWS[:2], tmp_path / "b")
+    shutil.rmtree(last_checkpoint(tmp_path / "b"))
+    resumed = train(spec, settings, ROWS, ROWS[:2], tmp_path / "b")
+    assert resumed.resumed_from == 2
+    assert resumed.log == whole.log
+
+
+def test_packed_speeches_do_not_see_each_other(spec, tmp_path):
+    """The first step's loss, before anything was learned: several speeches in one row cost what they cost in rows of their own."""
+    few = ROWS[:4]
+    apart = train(spec, replace(SETTINGS, max_steps=1, batch_size=4), few, ROWS[:2], tmp_path / "a").log[-1]
+    packed = replace(SETTINGS, max_steps=1, batch_size=1, packing=True, max_length=2048)
+    together = train(spec, packed, few, ROWS[:2], tmp_path / "b").log[-1]
+    assert together["loss"] == pytest.approx(apart["loss"], abs=2e-4)
+
+
+def test_steps_are_counted_in_packed_rows():
+    data = as_dataset([Example(list(range(40)), 10)] * 8, SETTINGS)
+    assert rows_after_packing(data, SETTINGS) == 8
+    assert rows_after_packing(data, replace(SETTINGS, packing=True, max_length=80)) == 4
+
+
+def test_a_batch_is_shared_out_among_processes(tmp_path):
+    from parliabench_utils.models.finetune import trainer_arguments
+
+    with pytest.raises(ValueError, match="multiples of n_processes"):
+        trainer_arguments(replace(SETTINGS, n_processes=3), 12, tmp_path)
+    with pytest.raises(RuntimeError, match="started 1"):
+        trainer_arguments(replace(SETTINGS, n_processes=2), 12, tmp_path)
+    with pytest.raises(ValueError, match="one process"):
+        prepare_backend(replace(SETTINGS, n_processes=2, backend="unsloth"))
+
+
+def test_the_adapter_speaks_the_same_in_plain_peft(trained, spec):
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    ours = load_model(spec, trained[1].adapter, purpose="generate")
+    plain = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(spec.path), str(trained[1].adapter)).eval()
+    ids = torch.tensor([[1, 5, 9, 30, 7]])
+    options = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": 24}
+    assert torch.equal(ours.model.generate(ids, **options), plain.generate(ids, **options))
 
 
 def test_the_adapter_loads_merged_and_changes_the_model(trained, spec):

@@ -7,7 +7,14 @@ from families import ROW
 from tiny import tiny_loaded
 
 from parliabench_utils.models import generation
-from parliabench_utils.models.generation import GenerationSettings, even_batches, generate_file, trim_to_sentence
+from parliabench_utils.models.drafts import GenerationSettings, draft_prompts, even_batches, trim_to_sentence
+from parliabench_utils.models.generation import (
+    determinism,
+    generate_file,
+    generate_pair,
+    load_speaker,
+    read_fingerprints,
+)
 from parliabench_utils.models.sampling import Sampling
 from parliabench_utils.models.selection import failure_counts, split_prompts
 from parliabench_utils.models.validation import ValidationSettings
@@ -102,6 +109,101 @@ def test_another_seed_gives_other_speeches(tmp_path):
     for seed in (1, 2):
         generate_file(tiny_loaded(), "x", PROMPTS[:2], SETTINGS, CHECKS, tmp_path / f"shard-{seed}.jsonl", seed)
     assert texts(tmp_path / "shard-1.jsonl") != texts(tmp_path / "shard-2.jsonl")
+
+
+@pytest.mark.parametrize("kill_at", [1, 4, 6, 9])
+def test_rejections_are_kept_over_a_kill_in_any_round(tmp_path, monkeypatch, kill_at):
+    whole, broken = tmp_path / "a" / "shard-0.jsonl", tmp_path / "b" / "shard-0.jsonl"
+    generate_file(tiny_loaded(), "x", PROMPTS, SETTINGS, CHECKS, whole, 42)
+    drawn, real = [], generation.draw_batch
+
+    def dies(loaded, kind, drafts, attempt, *more):
+        if len(drawn) == kill_at:
+            raise KeyboardInterrupt
+        drawn.append((attempt, len(drafts)))
+        real(loaded, kind, drafts, attempt, *more)
+
+    monkeypatch.setattr(generation, "draw_batch", dies)
+    try:
+        generate_file(tiny_loaded(), "x", PROMPTS, SETTINGS, CHECKS, broken, 42)
+    except KeyboardInterrupt:
+        assert not broken.exists()
+    first = list(drawn)
+    monkeypatch.setattr(generation, "draw_batch", real)
+    generate_file(tiny_loaded(), "x", PROMPTS, SETTINGS, CHECKS, broken, 42)
+    assert [attempt for attempt, _ in first] == sorted(attempt for attempt, _ in first), "all first attempts come first"
+    assert texts(broken) == texts(whole)
+    assert texts(broken.with_name("rejected-0.jsonl")) == texts(whole.with_name("rejected-0.jsonl"))
+
+
+def test_failed_rows_of_several_batches_share_the_next_rounds(tmp_path, monkeypatch):
+    sizes, real = {}, generation.draw_batch
+
+    def counted(loaded, kind, drafts, attempt, *more):
+        sizes.setdefault(attempt, []).append(len(drafts))
+        real(loaded, kind, drafts, attempt, *more)
+
+    monkeypatch.setattr(generation, "draw_batch", counted)
+    rows = generate_file(tiny_loaded(), "x", PROMPTS, SETTINGS, CHECKS, tmp_path / "shard-0.jsonl", 42)
+    assert sum(sizes[1]) == len(PROMPTS)
+    for attempt in (2, 3):
+        failed = sum(len(row["rejections"]) >= attempt - 1 for row in rows)
+        assert sum(sizes.get(attempt, [])) == failed
+        assert len(sizes.get(attempt, [])) == -(-failed // SETTINGS.batch_size)
+
+
+EXAMPLES = {
+    p["prompt_id"]: [
+        ROW | {"speech_id": f"t{i}", "Speech": f"I thank the Minister for point {i} of {p['prompt_id']}."}
+        for i in range(4)
+    ]
+    for p in PROMPTS
+}
+
+
+def test_few_shot_prompts_show_the_nearest_examples_as_earlier_turns():
+    from dataclasses import replace
+
+    shown = replace(SETTINGS, few_shot_examples=2)
+    loaded = tiny_loaded()
+    plain = draft_prompts(loaded, "baseline", PROMPTS, shown, EXAMPLES)
+    few = draft_prompts(loaded, "few-shot", PROMPTS, shown, EXAMPLES)
+    text = {d.prompt["prompt_id"]: loaded.tokenizer.decode(d.ids) for d in few}["p0"]
+    assert "point 1 of p0" in text and "point 2 of p0" not in text
+    assert text.index("point 1 of p0") < text.index("point 0 of p0"), "the nearest stands last"
+    assert text.count("<|im_start|>assistant") == 3
+    base = {d.prompt["prompt_id"]: loaded.tokenizer.decode(d.ids) for d in plain}["p0"]
+    assert text.endswith(base[base.index("<|im_start|>user") :])
+
+
+def test_retrieval_answers_with_the_nearest_speech_that_passes(tmp_path):
+    loaded = load_speaker("smollm2-135m", "retrieval", tmp_path)
+    generate_file(loaded, "retrieval", PROMPTS, SETTINGS, CHECKS, tmp_path / "shard-0.jsonl", 42, EXAMPLES)
+    for row in read_jsonl(tmp_path / "shard-0.jsonl"):
+        assert row["finish_reason"] == "retrieved"
+        if row["generated_speech"]:
+            assert row["generated_speech"] == EXAMPLES[row["prompt_id"]][row["attempts"] - 1]["Speech"]
+    none_left = generate_file(loaded, "retrieval", PROMPTS, SETTINGS, CHECKS, tmp_path / "shard-1.jsonl", 42, {})
+    assert all(row["n_words"] == 0 for row in none_left)
+
+
+def test_what_made_the_speeches_is_known_after_a_restart(tmp_path):
+    generate_pair(tiny_loaded(), "baseline", PROMPTS, [0], SETTINGS, CHECKS, tmp_path, 42)
+    fingerprints = read_fingerprints(tmp_path, [("smollm2-135m", "baseline")], [0])
+    assert fingerprints == {"smollm2-135m/baseline": "tiny fp32"}
+    assert determinism(fingerprints).startswith("fp32")
+    assert determinism(fingerprints | {"m/x": "m@1 bf16"}).startswith("bf16")
+
+
+def test_out_of_memory_says_what_to_change(tmp_path, monkeypatch):
+    import torch
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(generation, "decode_batch", full)
+    with pytest.raises(MemoryError, match="halve batch_size"):
+        generate_file(tiny_loaded(), "x", PROMPTS, SETTINGS, CHECKS, tmp_path / "shard-0.jsonl", 42)
 
 
 def test_batches_are_even_and_keep_the_order():

@@ -14,7 +14,8 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, "tests/models")
 from parliabench_utils.models.training_plan import TrainingSettings
-from parliabench_utils.models.finetune import prepare_backend, train
+from parliabench_utils.models.adapters import prepare_backend
+from parliabench_utils.models.finetune import train
 from dataclasses import replace
 import test_finetune as t
 settings = replace(t.SETTINGS, backend="unsloth", learning_rate=1e-3, max_steps=4, eval_every=2)

@@ -2,24 +2,75 @@
 
 import pytest
 
-from parliabench_utils.models.validation import MARKERS, REASONS, ValidationSettings, longest_run, validate_speech
+from parliabench_utils.models.validation import (
+    MARKERS,
+    REASONS,
+    ValidationSettings,
+    longest_run,
+    repetition,
+    validate_speech,
+)
 
 SHORT = ValidationSettings(min_words=5)
 
 PASSING = {
-    "a minister": "I am grateful to my hon. Friend for raising this. We have spent £3.2 billion since 2019, up 4% in real terms.",
-    "a peer": "My Lords, I declare my interests. My Lords, this amendment is modest. I beg to move.",
-    "Welsh": "Diolch, Mr Speaker. As we say in Wales, “Gorau arf, arf dysg”: learning is the best weapon, and colleges need funds.",
-    "Gaelic": "I will finish with the words of my constituents in Stornoway, “Suas leis a' Ghàidhlig”, and I hope that he agrees.",
-    "Latin": "This is, pro tanto, a Bill of attainder in all but name; fiat justitia, ruat caelum, as noble Lords will know well.",
-    "figures": "In 2019, 2020, 2021 and 2022 there were 41, 38, 52 and 61 cases; a rise of 49% over the period.",
-    "a list": "There are three points. First, the cost. Secondly, the delay. Thirdly, no impact assessment.",
-    "anaphora": "We were told that bills would fall. We were told that wages would rise. We were told to wait. Why?",
-    "hear, hear": "No, no, no—the hon. Gentleman is wrong, and he knows it, and the House will judge him.",
-    "cannot": "I cannot give the hon. Lady a date today, but I am unable to see why the Department will not publish the response.",
-    "AI policy": "Artificial intelligence is a great chance for Britain: as an AI superpower we must lead with care.",
-    "a party": "The Labour party has no plan. The Conservative party has a plan, and the House has heard it set out many times.",
-    "a quotation": "He told the House: “I will resign if the target is missed.” It was missed. Will he keep his word?",
+    "template_leakage": [
+        "The Labour party has no plan. The Conservative party has a plan, and the House has heard it set out many times.",
+        "The topic: what energy costs. I have spoken to the Minister about the topic before, and I shall speak again.",
+        "That section of the Bill says it plainly: the House, and not the party, decides. I urge Members to read it.",
+        "The system has failed the user, and the assistant at the jobcentre could only say: come back next week.",
+        "I shall not give way. [Interruption.] The instruction to the Committee is clear, and it binds this House.",
+        "My hon. Friend speaks of his own political orientation: I speak of the people of Leith who cannot pay their rent.",
+    ],
+    "corrupted_unicode": [
+        "In Tŷ Hafan, in Ysbyty Gwynedd and in every ward in Wales, nurses ask for £3.2 billion – no more—and no less.",
+        "The café owners of Orkney, naïve as they may be, were promised ½ of the cost; they have had a quarter of it.",
+        "The Taoiseach, Micheál Martin, and President Erdoğan met; so did Mr Zełenski. The House should welcome all of it.",
+        "“I will resign”, he said, ‘tomorrow’. At 40°C the tracks buckle, and the Minister’s answer is a press release…",
+        "As the Greek has it, πάντα ῥεῖ: everything flows, my Lords, except the traffic on the road to Dover.",
+        "The estimates are: 1. £10m for Skye; 2. €4m for Derry; 3. nothing for Llŷn. That is not levelling up.",
+    ],
+    "not_english": [
+        "Diolch, Mr Speaker. As we say in Wales, “Gorau arf, arf dysg”: learning is the best weapon, and colleges need funds.",
+        "I will finish with the words of my constituents in Stornoway, “Suas leis a' Ghàidhlig”, and I hope that he agrees.",
+        "This is, pro tanto, a Bill of attainder in all but name; fiat justitia, ruat caelum, as noble Lords will know well.",
+        "President Macron said, “Je n’ai pas d’argent magique”, and the Chancellor, it seems, has found none either.",
+        "Mae'n bleser gen i siarad heddiw: it is my pleasure to speak today, and I thank the Secretary of State for Wales.",
+        "Brexit means Brexit, we were told; “Vorsprung durch Technik” was the answer of the car makers in Sunderland.",
+    ],
+    "repetition": [
+        "No, no, no—the hon. Gentleman is wrong, and he knows it, and the House will judge him.",
+        "We were told that bills would fall. We were told that wages would rise. We were told to wait. Why?",
+        "My Lords, I declare my interests. My Lords, this amendment is modest. My Lords, I beg to move.",
+        "In 2019, 2020, 2021 and 2022 there were 41, 38, 52 and 61 cases; a rise of 49% over the period.",
+        "Education, education, education: that was the promise. What did they get? Cuts, cuts and more cuts to schools.",
+        "There are three points. First, the cost. Secondly, the delay. Thirdly, no impact assessment.",
+        "Some say that it is too late. I say that it is not. Some say that it costs too much. I say that it does not.",
+    ],
+    "several_speeches": [
+        "My Lords, I declare my interests. My Lords, this amendment is modest. I beg to move.",
+        "I thank you, Mr Speaker, and through you, Mr Speaker, the Clerks; I say to you, Mr Speaker, that we owe them much.",
+        "My noble friends and my Lords Spiritual have spoken, and my Lords Temporal will speak: your Lordships will decide.",
+        "Madam Deputy Speaker, I am grateful. The Speaker was right, and you, Madam Deputy Speaker, were right, to insist on it.",
+        "Mr Speaker, I wrote to you in May, and I now ask the Leader of the House to say when the debate will be held.",
+        "My Lords, I thank the noble Baroness for her amendment, and I shall be brief. My Lords, it is right; my Lords, it is late.",
+    ],
+    "corrupted_ending": [
+        "He told the House: “I will resign if the target is missed.” It was missed. Will he keep his word?",
+        "The Minister said that he would write to me (and to the Committee), and he has not (so far as I know).",
+        "I ask him once more, on behalf of the people of St. Ives, to meet me and my right hon. Friend.",
+        "That is what they said in 2019: “Get it done!” They have not done it, and now they say, “Get it done!”",
+        "It was 4% in 2010, 7% in 2015 and it is 11% now. What will it be when he next comes to this Dispatch Box…",
+        "I shall conclude, since you are looking at me, Madam Deputy Speaker, as you do. [Laughter.]",
+    ],
+    "refusal": [
+        "I cannot give the hon. Lady a date today, but I am unable to see why the Department will not publish the response.",
+        "Artificial intelligence is a great chance for Britain: as an AI superpower we must lead with care.",
+        "I am sorry, but I will not give way: I have given way to the hon. Gentleman three times, and others want to speak.",
+        "I cannot write a blank cheque, and the Chancellor will not write one: taxpayers in Bury would pay for it.",
+        "I am an artificial intelligence sceptic, Mr Speaker, and I cannot support a Bill that leaves it all to companies.",
+        "The Minister apologises, but I say this: as a large employer, the Department cannot create a fair rule for itself.",
+    ],
 }  # fmt: skip
 
 WORDS = "The Minister has heard the case that the people of this country make, and it is time that he answered it."
@@ -55,9 +106,9 @@ FAILING = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PASSING)
-def test_what_members_really_say_passes(name):
-    assert validate_speech(PASSING[name], settings=SHORT) == []
+@pytest.mark.parametrize(("check", "speech"), [(c, s) for c, speeches in PASSING.items() for s in speeches])
+def test_what_members_really_say_passes(check, speech):
+    assert validate_speech(speech, settings=SHORT) == []
 
 
 @pytest.mark.parametrize(("reason", "speech"), [(r, s) for r, speeches in FAILING.items() for s in speeches])
@@ -65,10 +116,68 @@ def test_broken_speeches_fail_their_check(reason, speech):
     assert reason in validate_speech(speech, settings=SHORT)
 
 
-def test_every_check_has_examples():
-    assert set(FAILING) | {"off_topic"} == set(REASONS)
+def test_every_check_has_six_passing_and_six_failing_speeches():
+    for check in set(REASONS) - {"off_topic", "wrong_length"}:
+        assert len(FAILING[check]) >= 6 and len(PASSING[check]) >= 6
     assert len(REASONS) == 9
     assert len(MARKERS) == len(set(MARKERS)) == 27
+
+
+@pytest.mark.parametrize("words", [43, 44, 100, 300, 634, 635])
+def test_a_length_within_the_limits_passes(words):
+    assert "wrong_length" not in validate_speech("yes " * words)
+
+
+@pytest.mark.parametrize("words", [0, 1, 42, 636, 1000, 5000])
+def test_a_length_outside_the_limits_fails(words):
+    assert "wrong_length" in validate_speech("yes " * words)
+
+
+ENERGY = {
+    "Party": "Labour",
+    "Topic": "Energy",
+    "Section": "Energy Prices",
+    "instruction": "Generate a parliamentary speech.",
+}
+HEALTH = {
+    "Party": "Conservative",
+    "Topic": "Social Questions",
+    "Section": "NHS Waiting Times",
+    "instruction": "Generate a parliamentary speech.",
+}
+ON_TOPIC = [
+    (ENERGY, "Families in my constituency open the gas bill with dread. The price cap has doubled in a year, and wages have not."),
+    (ENERGY, "We need wind and nuclear power, and a grid that can carry it to homes, so that electricity becomes cheap again."),
+    (ENERGY, "Will the Secretary of State extend the windfall tax on oil and gas producers and help people to insulate homes?"),
+    (HEALTH, "My mother waited nineteen hours on a trolley. Hospitals lack beds, nurses and doctors, and patients pay for it."),
+    (HEALTH, "The number of people who wait for an operation has passed seven million, and cancer patients wait longest of all."),
+    (HEALTH, "We are recruiting more GPs, and surgeries in Cornwall will see patients sooner. I commend the plan to the House."),
+]  # fmt: skip
+OFF_TOPIC = [
+    (ENERGY, "Whisk the eggs with sugar until pale, fold in the flour, and bake for twenty minutes. Let the cake cool before icing."),
+    (ENERGY, "The goalkeeper dived to his left, but the ball had gone in off the post, and the away fans sang until midnight."),
+    (ENERGY, "Once upon a time a little rabbit lived in a hollow tree, and every evening he counted the stars over the meadow."),
+    (HEALTH, "To sort a list in place, call its method with a key function; to keep the original, make a sorted copy instead."),
+    (HEALTH, "The galaxy has two spiral arms, and its light left it before there were people to see it with telescopes."),
+    (HEALTH, "She tuned her guitar, tried a minor chord, and hummed the melody that had followed her since the train."),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def with_encoder():
+    from parliabench_utils.models.embeddings import SentenceEncoder
+
+    return ValidationSettings(min_words=5, encoder=SentenceEncoder("all-MiniLM-L6-v2", cache=False))
+
+
+@pytest.mark.parametrize(("prompt", "speech"), ON_TOPIC)
+def test_a_speech_on_its_topic_passes(with_encoder, prompt, speech):
+    assert validate_speech(speech, prompt, with_encoder) == []
+
+
+@pytest.mark.parametrize(("prompt", "speech"), OFF_TOPIC)
+def test_a_text_about_something_else_fails(with_encoder, prompt, speech):
+    assert validate_speech(speech, prompt, with_encoder) == ["off_topic"]
 
 
 def test_off_topic_needs_a_similarity_under_the_threshold():
@@ -93,6 +202,16 @@ def test_similarity_is_computed_with_an_encoder():
 
 def test_a_speech_can_fail_several_checks_in_a_fixed_order():
     assert validate_speech("政府 <s>", settings=SHORT)[:2] == ["template_leakage", "corrupted_unicode"]
+
+
+@pytest.mark.parametrize("size", range(3, 8))
+@pytest.mark.parametrize("before", [0, 5])
+def test_a_phrase_said_four_times_is_found_whatever_surrounds_it(size, before):
+    """The short cut for texts without a repeated sequence of seven words must not hide it."""
+    phrase = [f"w{i}" for i in range(size)]
+    text = " ".join([*(f"a{i}" for i in range(before)), *phrase * 4, "z1", "z2."])
+    assert repetition(text, SHORT)
+    assert not repetition(text.replace("w1", "x", 2), SHORT)
 
 
 def test_longest_run_counts_whole_phrases():

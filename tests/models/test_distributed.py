@@ -1,0 +1,47 @@
+"""One process against two, by torchrun on the CPU: the same losses, killed and resumed too."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import test_finetune as t
+
+from parliabench_utils.models.finetune import last_checkpoint, train
+from parliabench_utils.models.loading import read_model_spec
+from parliabench_utils.models.training_card import finetune_model
+from parliabench_utils.models.training_plan import training_rows
+from parliabench_utils.run.artefacts import read_jsonl, write_jsonl
+
+NAME = "smollm2-135m"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run's folder with training speeches."""
+    write_jsonl(tmp_path / "02_dataset/train.jsonl", t.ROWS)
+    write_jsonl(tmp_path / "02_dataset/test.jsonl", t.ROWS[:4])
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_two_processes_train_like_one(run):
+    one = replace(t.SETTINGS, batch_size=4, learning_rate=1e-3, max_steps=4, eval_every=2, save_every=2, max_length=224)
+    alone = train(read_model_spec(NAME), one, *training_rows(run, one, 42), run / "alone")
+    two = replace(one, n_processes=2)
+    shared = finetune_model(NAME, two, run, 42)
+    for mine, theirs in zip(alone.log, shared.log, strict=True):
+        assert mine["step"] == theirs["step"] and mine["tokens"] == theirs["tokens"]
+        for key in ("loss", "held_out_loss"):
+            assert (mine[key] is None) == (theirs[key] is None)
+            assert mine[key] is None or theirs[key] == pytest.approx(mine[key], abs=5e-3)
+    assert not (run / "03_finetune" / NAME / "checkpoints").exists()
+    assert read_jsonl(run / "03_finetune" / NAME / "train_log.jsonl") == shared.log
+
+
+@pytest.mark.slow
+def test_a_failure_in_a_process_is_told(run):
+    bad = replace(t.SETTINGS, n_processes=2, batch_size=4, max_length=32)
+    with pytest.raises(RuntimeError, match="prompts fill max_length"):
+        finetune_model(NAME, bad, run, 42)
+    assert last_checkpoint(run / "03_finetune" / NAME) is None
+    shutil.rmtree(run / "03_finetune")
