@@ -118,7 +118,7 @@ import json
 
 from parliabench_utils.results.permutation import self_bleu_test, settings_of
 
-signatures = run.stage_folder("05_text_metrics") / run.params.models[0] / "baseline.signatures.json"
+signatures = run.stage_folder("05_text_metrics") / run.params.models[0] / f"{run.params.types[0]}.signatures.json"
 group, max_n = settings_of(json.loads(signatures.read_text(encoding="utf-8"))["Self-BLEU"])
 permuted = self_bleu_test(rows, group, max_n, run.params.bootstrap_draws, run.params.seed)
 permuted

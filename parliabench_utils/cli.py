@@ -55,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     annotate.add_argument("--seed", type=int, default=42)
     annotate.add_argument("--read", nargs="+", type=Path, metavar="FILE", help="the raters' filled-in files")
     annotate.set_defaults(command=_annotate)
+    published = commands.add_parser("import-published", help="the authors' generated speeches as a run for 08 and 09")
+    published.add_argument("file", type=Path, help="JSONL in the paper's format (section 3.3)")
+    published.add_argument("--run", default="published", help="name of the new folder under outputs/")
+    published.set_defaults(command=_import_published)
     report = commands.add_parser("report", help="print the headline table of a finished run and where its report is")
     report.add_argument("--run", default="demo")
     report.set_defaults(command=_report)
@@ -91,6 +95,17 @@ def _annotate(options: argparse.Namespace) -> None:
         return
     target = write_annotation(folder, options.judge, options.speeches, options.points, options.seed)
     print(f"give raters {target / 'form.html'}, or sheet.csv with rubric.csv; keep key.csv: it says who wrote what")
+
+
+def _import_published(options: argparse.Namespace) -> None:
+    from parliabench_utils.results.published_speeches import import_published
+    from parliabench_utils.run.project import outputs_root
+
+    folder = outputs_root() / Common(run=options.run).run
+    scores = import_published(options.file, folder)
+    print(f"{len(scores):,} speeches to {scores['prompt_id'].nunique():,} prompts are in {folder}")
+    if scores.attrs["ignored"]:
+        print(f"scores that are none of the fourteen metrics were left out: {scores.attrs['ignored']}")
 
 
 def _report(options: argparse.Namespace) -> None:

@@ -180,9 +180,9 @@ def bootstrap_means(values: np.ndarray, clusters: np.ndarray, draws: int, seed: 
     np.add.at(sums, codes, np.nan_to_num(values))
     np.add.at(counts, codes, ~np.isnan(values))
     weights = np.random.default_rng(seed).multinomial(names.size, np.full(names.size, 1 / names.size), size=draws)
-    drawn = weights @ counts  # (draws, k)
+    totals, drawn = np.hsplit(weights.astype(float) @ np.hstack([sums, counts]), 2)  # (draws, k) each
     with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.where(drawn > 0, (weights @ sums) / drawn, np.nan)
+        means = np.where(drawn > 0, totals / drawn, np.nan)
     interval = np.full((2, values.shape[1]), np.nan)
     filled = counts.sum(axis=0) > 0
     interval[:, filled] = np.nanpercentile(means[:, filled], [2.5, 97.5], axis=0)

@@ -89,12 +89,11 @@ def _one_metric(rows: pd.DataFrame, metric: Metric) -> list[dict]:
     known = rows[rows[metric.column].notna()]
     models = list(dict.fromkeys(rows["model"]))
     y = known[metric.column].to_numpy(float)
-    x = np.column_stack(
-        [(known["model"].eq(m) & known["type"].eq(t)).to_numpy(float) for m in models for t in (BASELINE, TUNED)]
-    )
+    cells = [known["model"].eq(m) & known["type"].eq(t) for m in models for t in (BASELINE, TUNED)]
     common = {"metric": metric.name, "n": y.size, "n_prompts": known["prompt_id"].nunique()}
-    if not models or y.size <= x.shape[1] or not x.sum(axis=0).all() or np.ptp(y) == 0:
+    if y.size <= len(cells) or not all(cell.any() for cell in cells) or np.ptp(y) == 0:
         return [common | {"term": "fine-tuned", "converged": False, "note": "too few values, or no spread"}]
+    x = np.column_stack(cells).astype(float)
     scale = y.std()
     fit = fit_random_intercept((y - y.mean()) / scale, x, known["prompt_id"].to_numpy())
     common |= {"sd_prompt": scale * fit.sd_group, "sd_residual": scale * fit.sd_residual}

@@ -67,11 +67,13 @@ def _by_chance(
         return nothing, nothing
     rng = np.random.default_rng(seed)
     known = ~np.isnan(data)
-    both = np.hstack([np.where(known, data, 0.0), known])  # (n, 2 * metrics): sums and counts in one product
-    onehot = (groups[:, None] == np.unique(groups)[None, :]).astype(float)
+    both = np.hstack([np.where(known, data, 0.0), known])  # (n, 2 * metrics): sums and counts in one go
+    sizes = np.unique(groups, return_counts=True)[1]
+    starts = np.cumsum(sizes) - sizes
     null = np.empty((draws, data.shape[1]))
     for draw in range(draws):
-        sums, counts = np.hsplit(onehot[rng.permutation(len(groups))].T @ both, 2)  # (groups, metrics) each
+        dealt = np.add.reduceat(both[rng.permutation(len(groups))], starts)  # the first groups get the first rows, ...
+        sums, counts = np.hsplit(dealt, 2)  # (groups, metrics) each
         null[draw] = _stabilities(np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0))
     valid = ~np.isnan(null)
     count = valid.sum(axis=0)

@@ -81,7 +81,7 @@ def table01() -> Table:
 
 def table03(dataset: pd.DataFrame, inputs: tuple[Path, ...]) -> Table:
     """Speeches, speakers and years of each affiliation of this run, the paper's counts beside them."""
-    years = pd.to_datetime(dataset["date"]).dt.year
+    years = pd.to_datetime(dataset["date"]).dt.year.astype("Int64")
     grouped = dataset.assign(year=years).groupby("Party")
     data = grouped.agg(
         orientation=("Political Orientation", lambda s: " / ".join(sorted(set(s)))),
@@ -101,7 +101,7 @@ def table03(dataset: pd.DataFrame, inputs: tuple[Path, ...]) -> Table:
             "Orientation": data["orientation"],
             "Speeches": data["speeches"].map("{:,}".format),
             "Speakers": data["speakers"].map("{:,}".format),
-            "Active period": data["first_year"].astype(str) + "–" + data["last_year"].astype(str),
+            "Active period": [_period(*years) for years in zip(data["first_year"], data["last_year"], strict=True)],
             "Speeches, paper": data["published_speeches"].map(_count),
             "Speakers, paper": data["published_speakers"].map(_count),
         }
@@ -112,6 +112,10 @@ def table03(dataset: pd.DataFrame, inputs: tuple[Path, ...]) -> Table:
         f"The rows' speakers add up to {data['speakers'].sum():,}: a person who changes affiliation counts in each.",
     )
     return Table("table03", "Parties in the dataset of this run", data, display, notes, inputs)
+
+
+def _period(first: float, last: float) -> str:
+    return DASH if pd.isna(first) else f"{int(first)}–{int(last)}"
 
 
 def _count(value: float) -> str:
@@ -167,12 +171,10 @@ def table05(specs: Sequence, inputs: tuple[Path, ...]) -> Table:
 
 
 def training_tables(folder: Path) -> tuple[Table, Table]:
-    """Table 6 (LoRA) and 7 (training): the resolved parameters of 03 beside the paper profile's."""
-    manifests = sorted((folder / "manifests").glob("03_finetune*.json"))
-    if not manifests:
-        raise FileNotFoundError(f"no manifest of 03_finetune in {folder.name}/manifests: run 03_finetune first")
-    ours = json.loads(manifests[0].read_text(encoding="utf-8"))["parameters"]
+    """Table 6 (LoRA) and 7 (training): the resolved parameters of 03 beside the paper profile's; dashes where 03 has not run."""
     paper = read_profile("03_finetune", "paper")
+    manifests = sorted((folder / "manifests").glob("03_finetune*.json"))
+    ours = json.loads(manifests[0].read_text(encoding="utf-8"))["parameters"] if manifests else dict.fromkeys(paper)
     common = set(read_profile("01_ingest", "paper")) & set(read_profile("09_figures", "paper"))
     keys = [key for key in paper if key not in common]
     lora = [key for key in keys if key.startswith("lora")]
@@ -202,4 +204,6 @@ def _settings(name: str, title: str, keys: list[str], ours: Mapping, paper: Mapp
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return DASH
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,110 @@
+"""The authors' JSONL format, with speeches of our own invention: read, refused with line and reason, and run through 08."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parliabench_utils.cli import main
+from parliabench_utils.metrics.table import METRICS
+from parliabench_utils.results.published_speeches import import_published, load_published
+from parliabench_utils.results.scores import join_scores, kept_prompts, present_sets
+from parliabench_utils.run.runner import run_notebook
+
+MODELS = {"unsloth/Meta-Llama-3.1-8B-bnb-4bit": "llama-3.1-8b", "YI 6B": "yi-6b"}
+PARTIES = {"Labour": "Centre-left", "Conservative": "Centre-right", "Bishops": "Unknown"}
+
+
+def record(i: int, model: str, kind: str, rng: np.random.Generator) -> dict:
+    party = list(PARTIES)[i % 3]
+    scores = {m.name: float(rng.uniform(0.2, 0.8) if m.kind == "computed" else rng.integers(1, 11)) for m in METRICS}
+    return {
+        "Party": party, "Topic": ["Law", "Energy"][i % 2], "Political Orientation": PARTIES[party], "Section": f"Bridges {i}",
+        "House": "House of Commons", "Prompts": [f"Will the Minister mend bridge {i}?"], "Model": model, "Type": kind,
+        "Generated Speech": f"The bridge number {i} will be mended, and I thank the hon. Member for asking.",
+        "Evaluation Scores": scores | {"PSA": None if party == "Bishops" else scores["PSA"]},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    return [record(i, m, t, rng) for m in MODELS for t in ("Baseline", "Fine-tuned") for i in range(12)]
+
+
+def written(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_rows_prompts_models_and_scores(rows, tmp_path):
+    rows[0]["Evaluation Scores"] = {"perplexity": 31.5, "Dist_2": 0.9, "J_Coh": -1, "bertscore_f1": "0.8", "Length": 7}
+    frame = load_published(written(tmp_path / "speeches.jsonl", rows))
+    assert len(frame) == 48 and frame["prompt_id"].nunique() == 12
+    assert set(frame["model"]) == set(MODELS.values()) and set(frame["type"]) == {"baseline", "fine-tuned"}
+    first = frame.iloc[0]
+    assert (first["PPL"], first["Dist-2"], first["BERTScore F1"]) == (31.5, 0.9, 0.8) and np.isnan(first["J_Coh"])
+    assert frame.attrs["ignored"] == {"Length": 1} and first["instruction"] == "Will the Minister mend bridge 0?"
+
+
+def test_the_same_prompt_twice_is_matched_in_turn(rows, tmp_path):
+    frame = load_published(written(tmp_path / "speeches.jsonl", [*rows, *rows]))
+    assert frame["prompt_id"].nunique() == 24
+    assert not frame.duplicated(["prompt_id", "variant", "model", "type"]).any()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"Model": "Falcon"}, "line 2: model 'Falcon'"), ({"Type": "tuned"}, "line 2: type 'tuned'"),
+        ({"Evaluation Scores": [1]}, "line 2: Evaluation Scores"), ({"House": ...}, "line 2: no House"),
+    ],
+)  # fmt: skip
+def test_bad_lines_are_named(rows, tmp_path, change, message):
+    rows[1] = {k: v for k, v in (rows[1] | change).items() if v is not ...}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        load_published(written(tmp_path / "speeches.jsonl", rows))
+    with pytest.raises(ValueError, match="no speeches"):
+        load_published(written(tmp_path / "empty.jsonl", []))
+
+
+def test_our_own_release_is_read_back(tmp_path):
+    row = record(0, "smollm2-135m", "baseline", np.random.default_rng(1)) | {"prompt_id": "p7", "variant": 2}
+    frame = load_published(written(tmp_path / "generated.jsonl", [row]))
+    assert frame[["prompt_id", "variant", "model"]].values.tolist() == [["p7", 2, "smollm2-135m"]]
+    assert all(frame[m.column].iloc[0] == pytest.approx(row["Evaluation Scores"][m.name]) for m in METRICS)
+
+
+def test_an_imported_run_has_the_scores_again(rows, tmp_path):
+    rows[5]["Generated Speech"] = ""
+    path, folder = written(tmp_path / "speeches.jsonl", rows), tmp_path / "run"
+    frame = import_published(path, folder)
+    assert len(kept_prompts(folder)) == 11
+    sets = present_sets(folder, MODELS.values(), ["baseline", "fine-tuned"])
+    joined = join_scores(folder, sets, "flow-judge").set_index(["prompt_id", "model", "type"])
+    given = frame.set_index(["prompt_id", "model", "type"]).loc[joined.index]
+    spoken = given["generated_speech"].notna()
+    assert spoken.sum() == 47
+    for metric in METRICS:
+        pd.testing.assert_series_equal(joined.loc[spoken, metric.column], given.loc[spoken, metric.column], rtol=1e-5)
+    with pytest.raises(ValueError, match="there already"):
+        import_published(path, folder)
+
+
+def test_notebook_08_runs_on_them_alone(rows, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PARLIABENCH_OUTPUTS", str(tmp_path))
+    path = written(tmp_path / "speeches.jsonl", rows)
+    assert main(["import-published", str(path), "--run", "theirs"]) == 0 and "12 prompts" in capsys.readouterr().out
+    settings = {
+        "run": "theirs",
+        "models": list(MODELS.values()),
+        "bootstrap_draws": 100,
+        "chance_draws": 5,
+        "n_threads": 1,
+    }
+    run_notebook("08_statistics", "paper", settings)
+    table = pd.read_csv(tmp_path / "theirs/tables/paper_differences.csv")
+    assert {"table02", "table08", "table12", "table13"} <= set(table["table"])
+    assert (table["run"] - table["published"]).to_numpy() == pytest.approx(table["difference"].to_numpy(), abs=1e-5)
