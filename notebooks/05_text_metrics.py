@@ -38,9 +38,8 @@ language_model = "smollm2-135m"  # reads for perplexity. The paper: GPT-2 (secti
 precision = "fp32"  # of the language model; in bf16 values depend a little on the batch
 max_words = 512  # perplexity reads so many words of a speech (project page)
 batch_size = 8  # speeches that the language model reads at once (project page)
-distinct_per = (
-    "ngrams"  # "ngrams": share of n-grams that differ (section 4.1); "tokens": divided by words (project page)
-)
+distinct_per = "ngrams"  # divide by the n-grams (section 4.1), the "tokens" (project page), or what is "expected"
+distinct_vocabulary = 30522  # kinds of words to draw from; read with "expected" only
 self_bleu_group = "model"  # whom a speech is compared with: "prompt" (the paper), "context" or "model" (project page)
 self_bleu_n = 4  # longest n-gram
 self_bleu_k = 0  # 0: all others of the group; else so many, drawn, for groups of unequal size
@@ -57,6 +56,7 @@ moverscore_encoder = "all-MiniLM-L6-v2"  # the paper: distilbert-base-uncased (p
 moverscore_layer = -1  # the last
 moverscore_idf = "references"  # "off", "references" (the same for every model) or "both" (the reference code)
 moverscore_over = "mean"  # over a prompt's references: "mean" or "max"
+moverscore_cost = "euclidean"  # version 2: 1 / (1 + distance); "squared", version 1: 1 - distance
 
 # %%
 from parliabench_utils.run import start
@@ -102,21 +102,34 @@ reader, tokenizer, fingerprint = perplexity.load_language_model(p.language_model
 signatures = {"PPL": perplexity.signature(fingerprint, tokenizer, p.max_words)}
 signatures["PPL"]
 
+
 # %%
-speeches["PPL"] = per_job(
-    speeches,
-    lambda job: perplexity.perplexity(job["generated_speech"].tolist(), reader, tokenizer, p.max_words, p.batch_size),
-)
+def read(job):
+    sums, counts = perplexity.log_likelihoods(
+        job["generated_speech"].tolist(), reader, tokenizer, p.max_words, p.batch_size
+    )
+    return pd.DataFrame({"sum": sums, "n_tokens": counts})
+
+
+likelihoods = per_job(speeches, read)
+speeches["n_tokens"] = likelihoods["n_tokens"]
+speeches["PPL"] = perplexity.per_text(*likelihoods.to_numpy().T)
 extremes(speeches, "PPL")
 
 # %% [markdown]
 # The lowest value belongs to the text that the reader could have predicted best, the highest to the one that
 # surprised it most; neither need be the best or worst speech. A mean is ruled by such extremes, so we look at the
-# median beside it. In the demo the reader is also the base of the generators and flatters them: compare the two
-# types, not models with members.
+# median beside it, and at `all tokens`: one value for all speeches of a set, in which every token weighs the same. In
+# the demo the reader is also the base of the generators and flatters them: compare the two types, not models with
+# members.
 
 # %%
-speeches.groupby(["model", "type"], sort=False)["PPL"].agg(["median", "mean", "max"]).round(1)
+table = speeches.groupby(["model", "type"], sort=False)["PPL"].agg(["median", "mean", "max"])
+table["all tokens"] = likelihoods.groupby([speeches["model"], speeches["type"]], sort=False).apply(
+    lambda job: perplexity.corpus_perplexity(job["sum"], job["n_tokens"])
+)
+run.note("corpus_perplexity", {"/".join(job): round(value, 6) for job, value in table["all tokens"].items()})
+table.round(1)
 
 # %% [markdown]
 # ## Distinct-n: how much is said twice?
@@ -128,8 +141,9 @@ speeches.groupby(["model", "type"], sort=False)["PPL"].agg(["median", "mean", "m
 from parliabench_utils.metrics import distinct
 
 for n in (1, 2, 3, 4):
-    speeches[f"Dist-{n}"] = distinct.distinct_n(speeches["generated_speech"].tolist(), n, p.distinct_per)
-    signatures[f"Dist-{n}"] = distinct.signature(n, p.distinct_per)
+    settings = {"n": n, "per": p.distinct_per, "vocabulary": p.distinct_vocabulary}
+    speeches[f"Dist-{n}"] = distinct.distinct_n(speeches["generated_speech"].tolist(), **settings)
+    signatures[f"Dist-{n}"] = distinct.signature(**settings)
 by_job(speeches, ["Dist-1", "Dist-2", "Dist-3", "Dist-4"])
 
 # %% [markdown]
@@ -158,7 +172,7 @@ speeches["Self-BLEU"] = per_job(
         job["generated_speech"].tolist(), job[groups].tolist(), p.self_bleu_n, p.self_bleu_k or None, p.seed
     ),
 )
-signatures["Self-BLEU"] = self_bleu.signature(p.self_bleu_group, p.self_bleu_n, p.self_bleu_k or None)
+signatures["Self-BLEU"] = self_bleu.signature(p.self_bleu_group, p.self_bleu_n, p.self_bleu_k or None, p.seed)
 by_job(speeches, ["Self-BLEU"])
 
 # %% [markdown]
@@ -234,6 +248,7 @@ extremes(speeches, "GRUEN")
 # %%
 references = read_references(run.stage_folder("02_dataset"), speeches["prompt_id"].tolist())
 counts = pd.Series([len(texts) for texts in references]).value_counts().sort_index()
+run.note("speeches_by_references", {str(n): int(count) for n, count in counts.items()})
 print("speeches by number of references:", counts.to_dict())
 print("first reference of the first prompt:", references[0][0][:300] if references[0] else "none")
 
@@ -275,7 +290,7 @@ from parliabench_utils.metrics import moverscore
 
 mover = TokenEncoder(p.moverscore_encoder, p.moverscore_layer)
 fixed = sorted({text for group in references for text in group}) if p.moverscore_idf == "references" else None
-settings = {"idf": p.moverscore_idf != "off", "over": p.moverscore_over}
+settings = {"idf": p.moverscore_idf != "off", "over": p.moverscore_over, "cost": p.moverscore_cost}
 signatures["MoverScore"] = moverscore.signature(mover, **settings, fixed_idf=fixed is not None)
 speeches["MoverScore"] = per_job(
     speeches,
@@ -293,19 +308,27 @@ extremes(speeches, "MoverScore")
 # %% [markdown]
 # ## What was cut
 #
-# A reader sees no more than its limit. `n_truncated` counts, for each speech, the metrics that saw only its beginning.
+# A reader sees no more than its limit: so many words for perplexity, so many pieces of a sentence for GRUEN's
+# classifier, so many pieces of a speech or reference for the two matchers. The share of speeches of which a metric saw
+# only a part:
 
 # %%
 cut = pd.DataFrame(
     {
         "PPL": speeches["n_words"] > p.max_words,
+        "GRUEN": gruen.truncated(texts, judge_of_grammar, p.gruen_parity),
         "BERTScore": matcher.truncated(texts),
         "MoverScore": mover.truncated(texts),
     }
 )
+speeches[[f"truncated {metric}" for metric in cut]] = cut.astype(int)
 speeches["n_truncated"] = cut.sum(axis=1)
-speeches["n_tokens"] = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
-print("share of speeches cut:", cut.mean().round(3).to_dict())
+cut.groupby([speeches["model"], speeches["type"]], sort=False).mean().round(3)
+
+# %%
+chosen = sorted({text for group in references for text in group})
+cut_references = {"BERTScore": int(matcher.truncated(chosen).sum()), "MoverScore": int(mover.truncated(chosen).sum())}
+print(f"of {len(chosen)} references were cut: {cut_references}")
 
 # %% [markdown]
 # ## All six together
@@ -344,11 +367,13 @@ columns = [
     "GRUEN_focus",
 ]
 columns = ["PPL", *columns, "BERTScore P", "BERTScore R", "BERTScore F1", "MoverScore", "n_tokens", "n_truncated"]
+columns += [f"truncated {metric}" for metric in cut]
 write_scores(run, speeches, columns, signatures)
 if run.writes_summary:
     write_csv(run.stage_folder() / "summary/correlations.csv", correlations(speeches, [*shown, "n_words"]))
 run.note("signatures", signatures)
 run.note("undefined", speeches[columns].isna().sum().loc[lambda n: n > 0].to_dict())
-run.note("truncated", {column: int(count) for column, count in cut.sum().items()})
+run.note("truncated", {metric: int(count) for metric, count in cut.sum().items()})
+run.note("truncated_references", cut_references)
 run.note("failed_in_04", speeches.attrs["failed"])
 run.finish()

@@ -21,6 +21,7 @@ from parliabench_utils.run.artefacts import whole_file, write_json
 
 FILE = "acceptability.npz"
 LAYERS = 3  # of MiniLM's six; higher ones know what a sentence is about, not whether it is well formed
+LIMIT = 128  # pieces of a sentence that are read
 WORDS_AN_EDIT = 8
 AGREEMENT = {"is": "are", "has": "have", "was": "were", "does": "do", "this": "these", "that": "those"}
 AGREEMENT |= {plural: singular for singular, plural in AGREEMENT.items()}
@@ -109,6 +110,12 @@ class Acceptability:
         """Log-odds that a sentence is undamaged, shape (n_sentences,), cut at -4 and 4, as far as CoLA models go."""
         return np.clip(features(sentences, self.encoder) @ self.coefficients + self.intercept, -4, 4)
 
+    def truncated(self, sentences: Sequence[str]) -> np.ndarray:
+        """Bool array (n_sentences,): is the sentence longer than what is read of it."""
+        from parliabench_utils.models.encoders import longer_than
+
+        return longer_than(sentences, _lower_layers(self.encoder)[0], LIMIT)
+
 
 def features(sentences: Sequence[str], encoder: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> np.ndarray:
     """float64 (n_sentences, 1920 for MiniLM): mean hidden state of layers 1-3, mean |difference of neighbours| of 1-2."""
@@ -122,7 +129,7 @@ def features(sentences: Sequence[str], encoder: str = "all-MiniLM-L6-v2", batch_
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
         texts = [clean(sentences[i]) for i in batch]
-        inputs = tokenizer(texts, padding=True, truncation=True, max_length=128, return_tensors="pt")
+        inputs = tokenizer(texts, padding=True, truncation=True, max_length=LIMIT, return_tensors="pt")
         with torch.inference_mode():
             hidden = model(**inputs, output_hidden_states=True).hidden_states[1:]
         rows |= dict(zip(batch, _pooled(hidden, inputs["attention_mask"]), strict=True))

@@ -19,10 +19,11 @@ BLOCK = 128  # candidates compared at a time: bounds the memory
 BASELINES = {("roberta-large", 17): (0.83150584, 0.8314941, 0.83122575)}
 
 
-def signature(encoder: TokenEncoder, idf: bool = False, rescale: bool = False) -> str:
+def signature(encoder: TokenEncoder, idf: bool = False, rescale: bool = False, match_specials: bool = True) -> str:
     """What fixes a value; several references: the highest P, R and F1, each for itself, as the library has it."""
     weights = "idf:references" if idf else "idf:off"
-    return f"BERTScore|{encoder.signature}|{weights}|rescale:{rescale}|specials:matchable|over:max|v1"
+    specials = "matchable" if match_specials else "out"
+    return f"BERTScore|{encoder.signature}|{weights}|rescale:{rescale}|specials:{specials}|over:max|v1"
 
 
 def bertscore(
@@ -32,12 +33,14 @@ def bertscore(
     layer: int | None = None,
     idf: bool = False,
     rescale: bool = False,
+    match_specials: bool = True,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Precision, recall and F1, three arrays (n_speeches,), in [-1, 1]; NaN for an empty speech or one without
     references.
 
     `references[i]` are the texts of speech i, equal weights; `idf` weighs pieces by their rarity in the references.
-    With `rescale` unrelated text is near 0; ValueError where no baseline of the encoder and layer is known.
+    With `rescale` unrelated text is near 0; ValueError where no baseline of the encoder and layer is known. The opening
+    and closing pieces weigh nothing, but in the library a word may match them; `match_specials=False` ends that.
     """
     encoder = TokenEncoder(encoder, -1 if layer is None else layer) if isinstance(encoder, str) else encoder
     baseline = _baseline(encoder) if rescale else None
@@ -49,9 +52,10 @@ def bertscore(
     for start in range(0, len(usable), BLOCK):
         block = usable[start : start + BLOCK]
         shared = sorted({text for i in block for text in references[i]})
-        encoded = dict(zip(shared, encoder.encode(shared), strict=True))
+        seen = (lambda tokens: tokens) if match_specials else without_specials
+        encoded = {text: seen(tokens) for text, tokens in zip(shared, encoder.encode(shared), strict=True)}
         for i, candidate in zip(block, encoder.encode([candidates[i] for i in block]), strict=True):
-            scores[:, i] = best_match(candidate, [encoded[text] for text in references[i]], weights)
+            scores[:, i] = best_match(seen(candidate), [encoded[text] for text in references[i]], weights)
     if baseline is not None:
         scores = (scores - baseline) / (1 - baseline)
     return scores[0], scores[1], scores[2]
@@ -61,9 +65,7 @@ def best_match(candidate: Tokens, references: Sequence[Tokens], idf: dict[int, f
     """The highest P, R and F1 over the references, shape (3,)."""
     starts = np.cumsum([0] + [len(reference.ids) for reference in references])
     similarity = candidate.vectors @ np.concatenate([reference.vectors for reference in references]).T
-    to_reference = np.maximum.reduceat(
-        similarity, starts[:-1], axis=1
-    )  # (pieces, references): best match of each piece
+    to_reference = np.maximum.reduceat(similarity, starts[:-1], axis=1)  # (pieces, references): each piece's best match
     to_candidate = similarity.max(axis=0)  # (all reference pieces,)
     precision = piece_weights(candidate, idf) @ to_reference
     recall = np.array(
@@ -75,6 +77,12 @@ def best_match(candidate: Tokens, references: Sequence[Tokens], idf: dict[int, f
     both = precision + recall
     f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both != 0)
     return np.clip([precision.max(), recall.max(), f1.max()], -1, 1)
+
+
+def without_specials(tokens: Tokens) -> Tokens:
+    """The pieces of the text itself."""
+    plain = ~tokens.special
+    return Tokens(tokens.ids[plain], tokens.vectors[plain], tokens.special[plain], tokens.kept[plain])
 
 
 def piece_weights(tokens: Tokens, idf: dict[int, float] | None) -> np.ndarray:

@@ -6,12 +6,15 @@ comes in a package, so the demo reads a causal model and the classifier that not
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from parliabench_utils.metrics.acceptability import Acceptability
 from parliabench_utils.models.embeddings import SentenceEncoder
+from parliabench_utils.models.encoders import clean, from_hub, longer_than, piece_limit, weights_fingerprint
 
 
 @dataclass(frozen=True)
@@ -35,67 +38,91 @@ class CausalGrammar:
 
     def __call__(self, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Loss and logit, two arrays (n_sentences,)."""
-        from parliabench_utils.metrics.perplexity import token_log_probs
+        from parliabench_utils.metrics.perplexity import log_likelihoods
 
-        log_probs = token_log_probs(sentences, self.model, self.tokenizer, self.batch_size)
-        return np.array([-row.mean() for row in log_probs]), self.acceptability.logits(sentences)
+        sums, counts = log_likelihoods(sentences, self.model, self.tokenizer, None, self.batch_size)
+        return -sums / counts, self.acceptability.logits(sentences)
+
+    def truncated(self, sentences: Sequence[str]) -> np.ndarray:
+        """Bool array (n_sentences,): does the classifier read its beginning only."""
+        return self.acceptability.truncated(sentences)
 
 
 @dataclass(frozen=True)
 class MaskedGrammar:
-    """The published form: exp of a masked model's loss on the unmasked sentence, and a CoLA classifier's logit of `label`."""
+    """The published form: exp of a masked model's loss on the unmasked sentence, and a CoLA classifier's logit of `label`.
+
+    Models of the hub by name, or folders; they are read at the first sentence and kept. The classifier may come as a
+    pickle only, as the paper's kind does: torch then reads nothing but tensors from it (`weights_only`).
+    """
 
     masked: str = "bert-base-cased"
     classifier: str = "textattack/bert-base-uncased-CoLA"
-    label: int = 1  # "acceptable" in that classifier
+    label: int = 1  # "acceptable" in that classifier; others count the other way round
     batch_size: int = 32
+    classifier_limit: int = 128  # pieces that the classifier reads, as in the published code
 
     @property
     def signature(self) -> str:
         """What fixes a value."""
-        return f"exp-mlm:{self.masked}+cola:{self.classifier}[{self.label}]"
+        masked, classifier = (f"{Path(name).name}@{weights_fingerprint(name, model)}" for name, model in self._models)
+        return f"exp-mlm:{masked}+cola:{classifier}[{self.label}]<={self.classifier_limit}"
+
+    @property
+    def _models(self) -> list[tuple[str, Any]]:
+        return [(self.masked, self._masked[1]), (self.classifier, self._classifier[1])]
+
+    @cached_property
+    def _masked(self) -> tuple[Any, Any]:
+        from transformers import AutoModelForMaskedLM
+
+        return _load(AutoModelForMaskedLM, self.masked, use_safetensors=True)
+
+    @cached_property
+    def _classifier(self) -> tuple[Any, Any]:
+        from transformers import AutoModelForSequenceClassification
+
+        return _load(AutoModelForSequenceClassification, self.classifier, weights_only=True)
 
     def __call__(self, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Loss and logit, two arrays (n_sentences,)."""
-        return self._losses(sentences), self._logits(sentences)
 
-    def _losses(self, sentences: Sequence[str]) -> np.ndarray:
-        from transformers import AutoModelForMaskedLM
-
-        def loss(output: Any, inputs: Any) -> np.ndarray:
-            chosen = output.logits.log_softmax(-1).gather(-1, inputs["input_ids"].unsqueeze(-1)).squeeze(-1)
+        def loss(logits: Any, inputs: Any) -> Any:
+            chosen = logits.log_softmax(-1).gather(-1, inputs["input_ids"].unsqueeze(-1)).squeeze(-1)
             mask = inputs["attention_mask"]
-            return (-(chosen * mask).sum(1) / mask.sum(1)).exp().double().cpu().numpy()
+            return (-(chosen * mask).sum(1) / mask.sum(1)).exp()
 
-        return _batched(sentences, AutoModelForMaskedLM, self.masked, 510, self.batch_size, loss)
+        losses = _batched(sentences, *self._masked, piece_limit(*self._masked), self.batch_size, loss)
+        limit = min(self.classifier_limit, piece_limit(*self._classifier))
+        logits = _batched(sentences, *self._classifier, limit, self.batch_size, lambda logits, _: logits[:, self.label])
+        return losses, logits
 
-    def _logits(self, sentences: Sequence[str]) -> np.ndarray:
-        from transformers import AutoModelForSequenceClassification
-
-        def logit(output: Any, _: Any) -> np.ndarray:
-            return output.logits[:, self.label].double().cpu().numpy()
-
-        return _batched(sentences, AutoModelForSequenceClassification, self.classifier, 128, self.batch_size, logit)
+    def truncated(self, sentences: Sequence[str]) -> np.ndarray:
+        """Bool array (n_sentences,): does the classifier read its beginning only."""
+        return longer_than(sentences, self._classifier[0], self.classifier_limit)
 
 
-def _batched(sentences: Sequence[str], kind: Any, name: str, limit: int, batch_size: int, value: Any) -> np.ndarray:
-    import torch
+def _load(kind: Any, name: str, **settings: Any) -> tuple[Any, Any]:
     from transformers import AutoTokenizer
 
     from parliabench_utils.models.loading import default_device
 
-    tokenizer, model = (
-        AutoTokenizer.from_pretrained(name),
-        kind.from_pretrained(name, use_safetensors=True).eval().to(default_device()),
-    )
+    model = from_hub(kind, name, dtype="float32", **settings).eval().to(default_device())
+    return from_hub(AutoTokenizer, name), model
+
+
+def _batched(sentences: Sequence[str], tokenizer: Any, model: Any, limit: int, batch_size: int, value: Any):
+    """`value(logits, inputs)` of all sentences, float64 (n_sentences,); sentences of like length share a batch."""
+    import torch
+
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     values = np.empty(len(sentences))
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
-        texts = [sentences[i] for i in batch]
+        texts = [clean(sentences[i]) for i in batch]
         inputs = tokenizer(texts, padding=True, truncation=True, max_length=limit, return_tensors="pt").to(model.device)
         with torch.inference_mode():
-            values[batch] = value(model(**inputs), inputs)
+            values[batch] = value(model(**inputs).logits, inputs).double().cpu().numpy()
     return values
 
 

@@ -10,19 +10,19 @@ sentence pairs; the default repairs both: redundancy and focus are a pair's aver
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, compress, pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.tokens import SENTENCES_SIGNATURE, split_sentences
 
-Grammar = Callable[
-    [Sequence[str]], tuple[np.ndarray, np.ndarray]
-]  # sentences -> language-model loss, acceptability logit
+Grammar = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # sentences -> model's loss, acceptability logit
 Similarity = Callable[[Sequence[tuple[str, str]]], np.ndarray]  # sentence pairs -> cosine in [-1, 1]
 FLAG = 0.1  # what one flag of redundancy or one unfocused pair costs
 UNRELATED = 0.05  # neighbours with a cosine below this do not belong together
+TEXTS_AT_ONCE = 256  # whose sentences are in memory at a time
 COLUMNS = ["GRUEN", "GRUEN_grammar", "GRUEN_redundancy", "GRUEN_focus", "n_sentences"]
 
 
@@ -38,12 +38,24 @@ def gruen(texts: Sequence[str | None], grammar: Grammar, similarity: Similarity,
 
     NaN for a text without a sentence of two words; the published code gives it 0.625. The list `texts` is left alone.
     """
+    rows: list[list[float]] = []
+    for start in range(0, len(texts), TEXTS_AT_ONCE):
+        sentences = [sentences_of(text, parity) for text in texts[start : start + TEXTS_AT_ONCE]]
+        distinct = sorted({sentence for group in sentences for sentence in group})
+        values = dict(zip(distinct, zip(*grammar(distinct), strict=True), strict=True)) if distinct else {}
+        focus = np.zeros(len(sentences)) if parity else _focus(sentences, similarity)
+        rows += [_row(group, values, parity, focus[i]) for i, group in enumerate(sentences)]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def truncated(texts: Sequence[str | None], grammar: Any, parity: bool = False) -> np.ndarray:
+    """Bool array (n_speeches,): has the text a sentence of which `grammar` (one of `grammar.py`'s) reads the beginning
+    only.
+    """
     sentences = [sentences_of(text, parity) for text in texts]
     distinct = sorted({sentence for group in sentences for sentence in group})
-    values = dict(zip(distinct, zip(*grammar(distinct), strict=True), strict=True)) if distinct else {}
-    focus = np.zeros(len(texts)) if parity else _focus(sentences, similarity)
-    rows = [_row(group, values, parity, focus[i]) for i, group in enumerate(sentences)]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    cut = set(compress(distinct, grammar.truncated(distinct)))
+    return np.array([not cut.isdisjoint(group) for group in sentences], dtype=bool)
 
 
 def _row(sentences: list[str], values: dict[str, tuple[float, float]], parity: bool, focus: float) -> list[float]:
@@ -91,7 +103,8 @@ def redundancy_flags(a: str, b: str, autojunk: bool = False) -> int:
     fewest, most = sorted((len(words_a), len(words_b)))
     if most < 5:
         return 0
-    common = sum(word in words_b for word in words_a)
+    there = set(words_b)
+    common = sum(word in there for word in words_a)
     return _common_string_flags(a, b, common, fewest, autojunk) + _near(a, b) + (common > 0.8 * fewest)
 
 

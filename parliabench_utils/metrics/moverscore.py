@@ -26,7 +26,8 @@ def signature(
     """What fixes a value."""
     source = ("fixed-texts" if fixed_idf else "candidates+references") if idf else "off"
     form = "1/(1+emd)" if cost == "euclidean" else "1-emd"
-    return f"MoverScore|{encoder.signature}|idf:{source}|cost:{cost}|{form}|emd:exact-pot|over:{over}|v1"
+    pieces = "without-marks-and-subwords"
+    return f"MoverScore|{encoder.signature}|{pieces}|idf:{source}|cost:{cost}|{form}|emd:exact-pot|over:{over}|v1"
 
 
 def moverscore(
@@ -84,7 +85,7 @@ Mass = tuple[np.ndarray, np.ndarray]
 
 
 def mass(tokens: Tokens, idf: dict[int, float] | None) -> Mass:
-    """Weights (n,) that sum to 1 in float64, and vectors (n, dimension), of the pieces that carry mass; n may be 0."""
+    """Weights (n,) that sum to 1 in float64, and unit vectors (n, dimension), of the pieces that carry mass; n may be 0."""
     content = (tokens.kept & ~tokens.special).astype(np.float64)
     if idf is None:
         weights = tokens.kept * float(content.any())  # specials count, as in the reference code, but not alone
@@ -93,7 +94,7 @@ def mass(tokens: Tokens, idf: dict[int, float] | None) -> Mass:
         if weights.sum() <= 0:  # one text alone: every idf is 0, and the reference code calls any pair perfect
             weights = content
     carries = weights > 0
-    return weights[carries] / max(weights.sum(), 1e-300), tokens.vectors[carries].astype(np.float64)
+    return weights[carries] / max(weights.sum(), 1e-300), tokens.vectors[carries]
 
 
 def similarity(candidate: Mass, reference: Mass, cost: str = "euclidean") -> float:
@@ -111,10 +112,16 @@ def earth_movers_distance(weights_a, vectors_a, weights_b, vectors_b, cost: str 
     1.
     """
     import ot
-    from scipy.spatial.distance import cdist
 
-    costs = cdist(vectors_a, vectors_b, "euclidean" if cost == "euclidean" else "sqeuclidean")
+    costs = distances(vectors_a, vectors_b, cost)
     value, log = ot.emd2(weights_a, weights_b, costs, numItermax=1_000_000, log=True)
     if log.get("warning"):
         raise RuntimeError(f"optimal transport of {costs.shape} pieces failed: {log['warning']}")
     return max(0.0, float(value))
+
+
+def distances(a: np.ndarray, b: np.ndarray, cost: str = "euclidean") -> np.ndarray:
+    """Euclidean distance of every row of `a` from every row of `b`, or its square; float64 (n_a, n_b)."""
+    a, b = a.astype(np.float64), b.astype(np.float64)  # in float32 a square root would make 0.0003 of nothing
+    squared = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * (a @ b.T)
+    return np.sqrt(np.maximum(squared, 0)) if cost == "euclidean" else np.maximum(squared, 0)

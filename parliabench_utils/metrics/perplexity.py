@@ -8,12 +8,14 @@ Used by notebook 05; GRUEN's grammar and the acceptability classifier read the s
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 WINDOW, STRIDE = 1024, 512  # GPT-2's context; half of it is the least that a token in a later window sees
-POSITIONS_AT_ONCE = 512  # rows of logits that exist at a time: 512 x 50,257 float32 are 100 MB
+POSITIONS_AT_ONCE = 128  # rows of logits that exist at a time: 128 x 50,257 float32 are 26 MB
+TEXTS_AT_ONCE = 512  # whose tokens exist at a time, so that memory does not grow with the number of speeches
 
 
 def signature(
@@ -26,9 +28,13 @@ def signature(
 
 
 def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, str]:
-    """Model, tokeniser and fingerprint: a file of `params/models/`, or a name for the hub such as `gpt2`."""
+    """Model, tokeniser and fingerprint of a file of `params/models/`, of a folder, or of a name on the hub as `gpt2`.
+
+    OSError says how to get a model that is not there.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from parliabench_utils.models.encoders import from_hub, weights_fingerprint
     from parliabench_utils.models.loading import default_device, load_model
     from parliabench_utils.run.project import project_root
 
@@ -36,13 +42,9 @@ def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, s
         loaded = load_model(name, purpose="score", precision=precision)
         return loaded.model, loaded.tokenizer, loaded.fingerprint
     dtype = {"fp32": "float32", "bf16": "bfloat16"}[precision]
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True)
-    except OSError as error:
-        raise OSError(f"language model {name!r} has no file in params/models/ and is not downloaded") from error
-    commit = getattr(model.config, "_commit_hash", None) or "unknown"
-    return model.eval().to(default_device()), tokenizer, f"{name}@{commit[:12]} {precision}"
+    tokenizer = from_hub(AutoTokenizer, name)
+    model = from_hub(AutoModelForCausalLM, name, dtype=dtype, use_safetensors=True).eval().to(default_device())
+    return model, tokenizer, f"{Path(name).name}@{weights_fingerprint(name, model)} {precision}"
 
 
 def start_token(tokenizer: Any) -> int | None:
@@ -62,18 +64,34 @@ def perplexity(
 
     Only the first `max_words` words are read (None: all). Low values also reward repetition: read beside Distinct-n.
     """
-    return per_text(token_log_probs([first_words(text, max_words) for text in texts], model, tokenizer, batch_size))
+    sums, counts = log_likelihoods(texts, model, tokenizer, max_words, batch_size)
+    return per_text(sums, counts)
 
 
-def per_text(log_probs: Sequence[np.ndarray]) -> np.ndarray:
-    """Perplexity of each text from its tokens' log-probabilities."""
-    return np.array([np.exp(-row.mean()) if len(row) else np.nan for row in log_probs], dtype=np.float64)
+def log_likelihoods(
+    texts: Sequence[str | None], model: Any, tokenizer: Any, max_words: int | None = 512, batch_size: int = 8
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of each text: the natural log-likelihood of its tokens, float64 (n_speeches,), and how many they are, (n_speeches,).
+
+    Texts of like length are read together; the work goes block by block.
+    """
+    sums, counts = np.zeros(len(texts)), np.zeros(len(texts), dtype=np.int64)
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i] or ""))
+    for start in range(0, len(order), TEXTS_AT_ONCE):
+        rows = order[start : start + TEXTS_AT_ONCE]
+        read = token_log_probs([first_words(texts[i], max_words) for i in rows], model, tokenizer, batch_size)
+        sums[rows], counts[rows] = [row.sum() for row in read], [len(row) for row in read]
+    return sums, counts
 
 
-def corpus_perplexity(log_probs: Sequence[np.ndarray]) -> float:
+def per_text(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Perplexity of each text from `log_likelihoods`; NaN where no token is predicted."""
+    return np.exp(-np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0))
+
+
+def corpus_perplexity(sums: np.ndarray, counts: np.ndarray) -> float:
     """One value for all texts, every token weighing the same; not ruled by a few strange short texts as the mean is."""
-    tokens = np.concatenate([np.empty(0), *log_probs])
-    return float(np.exp(-tokens.mean())) if len(tokens) else float("nan")
+    return float(per_text(np.array([np.sum(sums)]), np.array([np.sum(counts)]))[0])
 
 
 def first_words(text: str | None, max_words: int | None) -> str:

@@ -8,11 +8,8 @@ know. The value grows with the number of references: compare groups of equal siz
 array([1., 1., 0.])
 """
 
-import math
 import random
-from collections import Counter
-from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
@@ -21,17 +18,9 @@ from parliabench_utils.metrics.tokens import SIGNATURE, words
 EPSILON = 0.1  # NLTK's method 1: this replaces a count of no matches
 
 
-class Best(NamedTuple):
-    """The highest count of an n-gram in one text of a group, that text, and the highest count elsewhere."""
-
-    count: int
-    owner: int
-    runner_up: int
-
-
-def signature(group: str, max_n: int = 4, k: int | None = None) -> str:
+def signature(group: str, max_n: int = 4, k: int | None = None, seed: int = 42) -> str:
     """What fixes a value; `group` says whom a text is compared with: prompt, context or model."""
-    references = f"{k}-drawn" if k else "all-others"
+    references = f"{k}-drawn-seed{seed}" if k else "all-others"
     return f"Self-BLEU-{max_n}|group:{group}|refs:{references}|smooth:nltk-method1|{SIGNATURE}|v1"
 
 
@@ -45,73 +34,79 @@ def self_bleu(
     """BLEU of each text against the other texts of its group, in [0, 1], shape (n_speeches,); 1 says: nothing new.
 
     NaN for a missing text (None) and in a group of one (or with fewer than `k` others); an empty text scores 0.
-    `k` draws that many references for each text, by `seed`, so that groups of unequal size can be compared.
+    `k` draws that many references for each text, by `seed` and the text, so that groups of unequal size can be
+    compared; the order of the texts does not matter.
     """
-    tokens = [words(text) if text is not None else None for text in texts]
     members: dict[Hashable, list[int]] = {}
     for i, group in enumerate(groups if groups is not None else [0] * len(texts)):
-        if tokens[i] is not None:
+        if texts[i] is not None:
             members.setdefault(group, []).append(i)
     scores = np.full(len(texts), np.nan)
     for rows in members.values():
-        group = [tokens[i] for i in rows]
-        scores[rows] = _leave_one_out(group, max_n) if k is None else _drawn(group, max_n, k, random.Random(seed))
+        group = [texts[i] for i in rows]
+        scores[rows] = _leave_one_out(group, max_n) if k is None else _drawn(group, max_n, k, seed)
     return scores
 
 
-def _leave_one_out(texts: list[list[str]], max_n: int) -> list[float]:
+def _drawn(texts: list[str], max_n: int, k: int, seed: int) -> np.ndarray:
+    """Each text against `k` of the others."""
+    scores = np.full(len(texts), np.nan)
+    in_order = sorted(range(len(texts)), key=texts.__getitem__)
+    for place, i in enumerate(in_order):
+        others = in_order[:place] + in_order[place + 1 :]
+        if len(others) >= k:
+            chosen = random.Random(f"{seed} {texts[i]!r}").sample(others, k)
+            scores[i] = _leave_one_out([texts[i], *(texts[j] for j in chosen)], max_n)[0]
+    return scores
+
+
+def _leave_one_out(texts: list[str], max_n: int) -> np.ndarray:
     if len(texts) < 2:
-        return [math.nan] * len(texts)
-    counts = [_counts(text, max_n) for text in texts]
-    best = _best_counts(counts)
-    lengths = Counter(map(len, texts))
-    scores = []
-    for i, text in enumerate(texts):
-        limits = {g: best[g].runner_up if best[g].owner == i else best[g].count for g in counts[i]}
-        others = lengths - Counter([len(text)])
-        scores.append(_bleu(len(text), counts[i], limits, others, max_n))
-    return scores
+        return np.full(len(texts), np.nan)
+    numbers: dict[str, int] = {}
+    ids = [[numbers.setdefault(word, len(numbers)) for word in words(text)] for text in texts]
+    lengths = np.array([len(row) for row in ids])
+    owner = np.repeat(np.arange(len(texts)), lengths)
+    tokens = np.array([token for row in ids for token in row], dtype=np.int64)
+    logs = np.zeros(len(texts))
+    unigrams = np.zeros(len(texts))
+    for n, (who, ngrams) in enumerate(_ngrams(tokens, owner, max_n), start=1):
+        matches = _matches(who, ngrams, len(texts))
+        unigrams = matches if n == 1 else unigrams
+        logs += np.log(np.where(matches > 0, matches, EPSILON) / np.maximum(1, lengths - n + 1))
+    scores = np.exp(logs / max_n + np.minimum(0, 1 - _closest(lengths) / np.maximum(1, lengths)))
+    return np.where(unigrams > 0, scores, 0.0)  # NLTK gives 0 before it smooths
 
 
-def _drawn(texts: list[list[str]], max_n: int, k: int, rng: random.Random) -> list[float]:
-    counts = [_counts(text, max_n) for text in texts]
-    scores = []
-    for i, text in enumerate(texts):
-        others = [j for j in range(len(texts)) if j != i]
-        if len(others) < k:
-            scores.append(math.nan)
-            continue
-        chosen = rng.sample(others, k)
-        limits = {g: max(counts[j][g] for j in chosen) for g in counts[i]}
-        scores.append(_bleu(len(text), counts[i], limits, [len(texts[j]) for j in chosen], max_n))
-    return scores
+def _ngrams(tokens: np.ndarray, owner: np.ndarray, max_n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For n = 1, 2, ...: the text and the number of every n-gram, equal numbers for equal n-grams, two (n_ngrams,)."""
+    grams, n_words = tokens, int(tokens.max(initial=0)) + 1
+    yield owner, grams
+    for n in range(2, max_n + 1):
+        inside = owner[: max(0, len(owner) - n + 1)] == owner[n - 1 :]  # no n-gram crosses from one text into the next
+        longer = grams[: len(inside)] * n_words + tokens[n - 1 :]
+        grams = np.unique(longer, return_inverse=True)[1]
+        yield owner[: len(inside)][inside], grams[inside]
 
 
-def _counts(tokens: list[str], max_n: int) -> Counter:
-    return Counter(tuple(tokens[i : i + n]) for n in range(1, max_n + 1) for i in range(len(tokens) - n + 1))
+def _matches(owner: np.ndarray, ngrams: np.ndarray, n_texts: int) -> np.ndarray:
+    """How many n-grams of each text occur in another one, each at most as often as in the one with most, (n_texts,)."""
+    pairs, count = np.unique(ngrams * n_texts + owner, return_counts=True)
+    gram, owner = np.divmod(pairs, n_texts)
+    order = np.lexsort((-count, gram))  # of each n-gram the text with the highest count comes first, then the runner-up
+    gram, owner, count = gram[order], owner[order], count[order]
+    first = np.flatnonzero(np.r_[True, gram[1:] != gram[:-1]]) if len(gram) else np.empty(0, dtype=int)
+    size = np.diff(np.r_[first, len(gram)])
+    limit = np.repeat(count[first], size)
+    second = np.where(size > 1, count[np.minimum(first + 1, len(gram) - 1)], 0) if len(gram) else limit
+    limit[first] = second
+    return np.bincount(owner, np.minimum(count, limit), n_texts)
 
 
-def _best_counts(counts: list[Counter]) -> dict[tuple, Best]:
-    best: dict[tuple, Best] = {}
-    for owner, table in enumerate(counts):
-        for ngram, count in table.items():
-            old = best.get(ngram)
-            if old is None:
-                best[ngram] = Best(count, owner, 0)
-            elif count > old.count:
-                best[ngram] = Best(count, owner, old.count)
-            elif count > old.runner_up:
-                best[ngram] = old._replace(runner_up=count)
-    return best
-
-
-def _bleu(length: int, counts: Counter, limits: dict, reference_lengths, max_n: int) -> float:
-    matches, totals = [0] * max_n, [max(1, length - n) for n in range(max_n)]
-    for ngram, count in counts.items():
-        matches[len(ngram) - 1] += min(count, limits[ngram])
-    if length == 0 or matches[0] == 0:  # NLTK gives 0 before it smooths
-        return 0.0
-    logs = [math.log((match or EPSILON) / total) for match, total in zip(matches, totals, strict=True)]
-    closest = min(reference_lengths, key=lambda other: (abs(other - length), other))
-    penalty = 1.0 if length > closest else math.exp(1 - closest / length)
-    return penalty * math.exp(sum(logs) / max_n)
+def _closest(lengths: np.ndarray) -> np.ndarray:
+    """The length nearest to each among the other texts, the shorter of two equally near, (n_texts,)."""
+    kinds, row, count = np.unique(lengths, return_inverse=True, return_counts=True)
+    far = np.iinfo(np.int32).max
+    below, above = np.r_[-far, kinds[:-1]], np.r_[kinds[1:], far]
+    nearest = np.where(kinds - below <= above - kinds, below, above)
+    return np.where(count > 1, kinds, nearest)[row]

@@ -89,7 +89,7 @@ class SentenceEncoder:
         """float32 array (n_texts, dimension) of unit rows; NaN rows for empty texts. Equal texts are encoded once."""
         cleaned = [clean(text) for text in texts]
         keys = [text_key(text) for text in cleaned]
-        known = self._cache.read() if self._cache else {}
+        known = self._cache.find(keys) if self._cache else {}
         missing = {key: text for key, text in zip(keys, cleaned, strict=True) if text and key not in known}
         known = known | self._compute(missing)
         width = len(next(iter(known.values()))) if known else self._loaded[1].config.hidden_size
@@ -97,10 +97,10 @@ class SentenceEncoder:
         rows = [known[key] if text else nothing for key, text in zip(keys, cleaned, strict=True)]
         return np.stack(rows) if rows else np.empty((0, width), dtype=np.float32)
 
-    def _compute(self, missing: dict[bytes, str], block: int = 1024) -> dict[bytes, np.ndarray]:
-        order = sorted(
-            missing, key=lambda key: (len(missing[key]), key)
-        )  # texts of like length together: little padding
+    def _compute(self, missing: dict[bytes, str], block: int = 128) -> dict[bytes, np.ndarray]:
+        """Vectors of `missing`, written to the cache block by block, so that a kill loses a second's work."""
+        # Texts of like length together: little padding.
+        order = sorted(missing, key=lambda key: (len(missing[key]), key))
         found: dict[bytes, np.ndarray] = {}
         for start in range(0, len(order), block):
             part = order[start : start + block]
@@ -160,11 +160,11 @@ class Tokens:
 class TokenEncoder:
     """Contextual unit vectors of every piece of a text, from hidden layer `layer` (-1: the last one), float32.
 
-    Texts are cut at the encoder's limit (`truncated` counts them). Vectors of the latest texts stay in memory, at most
-    `keep_mb`, so that references shared by many speeches are encoded once.
+    Texts are cut at the encoder's limit (`truncated` counts them). Vectors of the texts used last stay in memory, at
+    most `keep_mb`, so that references shared by many speeches are encoded once.
     """
 
-    def __init__(self, name: str = "all-MiniLM-L6-v2", layer: int = -1, batch_size: int = 32, keep_mb: int = 1024):
+    def __init__(self, name: str = "all-MiniLM-L6-v2", layer: int = -1, batch_size: int = 32, keep_mb: int = 512):
         self.name, self.layer, self.batch_size, self.keep_mb = name, layer, batch_size, keep_mb
         self._kept: OrderedDict[str, Tokens] = OrderedDict()
         self._bytes = 0
@@ -214,9 +214,9 @@ class TokenEncoder:
         fresh: dict[str, Tokens] = {}
         for start in range(0, len(missing), self.batch_size):
             fresh |= self._forward(missing[start : start + self.batch_size])
-        result = [fresh[text] if text in fresh else self._kept[text] for text in cleaned]
-        self._keep(fresh)
-        return result
+        found = {text: fresh[text] if text in fresh else self._kept[text] for text in cleaned}
+        self._keep(found)
+        return [found[text] for text in cleaned]
 
     def _ids(self, text: str | None) -> list[int]:
         text = clean(text)
@@ -232,6 +232,8 @@ class TokenEncoder:
         inputs = tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(model.device)
         with torch.inference_mode():
             hidden = model(**inputs).last_hidden_state.float().cpu().numpy()
+        if not np.isfinite(hidden).all():
+            raise ValueError(f"{self.name}, layer {self.layer}: vectors that are no numbers, for one of {texts!r:.400}")
         return {
             text: self._tokens(np.array(row), unit_rows(hidden[i, : len(row)]))
             for i, (text, row) in enumerate(zip(texts, ids, strict=True))
@@ -241,11 +243,18 @@ class TokenEncoder:
         tokenizer = self._loaded[0]
         names = tokenizer.convert_ids_to_tokens(ids.tolist())
         special = np.isin(ids, self.special_ids)
-        kept = np.array([not name.startswith("##") and any(map(str.isalnum, name)) for name in names], dtype=bool)
+        kept = np.array([self._is_word(name) for name in names], dtype=bool)
         return Tokens(ids, vectors, special, kept | special)
 
-    def _keep(self, fresh: dict[str, Tokens]) -> None:
-        self._kept |= fresh
-        self._bytes += sum(tokens.vectors.nbytes for tokens in fresh.values())
-        while self._bytes > self.keep_mb * 2**20 and self._kept:
+    def _is_word(self, name: str) -> bool:
+        """WordPiece marks pieces that continue a word, byte-level BPE those that open one (here each word, see `_prefix`)."""
+        opens = name.startswith("Ġ") if self._prefix else not name.startswith("##")
+        return opens and any(map(str.isalnum, name.removeprefix("Ġ")))
+
+    def _keep(self, used: dict[str, Tokens]) -> None:
+        for text, tokens in used.items():
+            self._bytes += tokens.vectors.nbytes if text not in self._kept else 0
+            self._kept[text] = tokens
+            self._kept.move_to_end(text)
+        while self._bytes > self.keep_mb * 2**20:
             self._bytes -= self._kept.popitem(last=False)[1].vectors.nbytes

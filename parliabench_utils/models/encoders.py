@@ -1,12 +1,14 @@
 """Encoders: where their weights are, how they are read, and the small things that every user of a tokeniser needs.
 
-Used by `embeddings.py` only.
+Used by `embeddings.py` and the metrics that read models: perplexity, GRUEN's grammar.
 
     tokenizer, model, fingerprint = load_encoder("all-MiniLM-L6-v2")
 """
 
+import hashlib
 import importlib.util
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,18 @@ def encoder_folder(name: str) -> Path | str:
     return path
 
 
+def from_hub(kind: Any, name: Path | str, **settings: Any) -> Any:
+    """`kind.from_pretrained(name)` for a folder or a name on the hub; OSError that says how to get what is not there."""
+    try:
+        with quiet_loading():
+            return kind.from_pretrained(name, **settings)
+    except OSError as error:
+        raise OSError(
+            f"model {str(name)!r} is neither packaged ({', '.join(PACKAGED)}), nor a folder, nor downloaded as "
+            f"safetensors: run `hf download {name}` with a network, set `offline: false`, or name another model"
+        ) from error
+
+
 def load_encoder(name: str) -> tuple[Any, Any, str]:
     """Tokeniser, float32 model in eval mode, and a fingerprint of the weights (a sha256 or the hub's commit).
 
@@ -60,24 +74,18 @@ def load_encoder(name: str) -> tuple[Any, Any, str]:
     from transformers import AutoModel, AutoTokenizer
 
     folder = encoder_folder(name)
-    try:
-        with quiet_loading():
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-            model = AutoModel.from_pretrained(folder, dtype="float32", use_safetensors=True).eval()
-    except OSError as error:
-        raise OSError(
-            f"encoder {name!r} is neither packaged ({', '.join(PACKAGED)}) nor downloaded: run "
-            f"`python -m parliabench_utils fetch-models` with a network, or name another encoder"
-        ) from error
-    return tokenizer, model, _fingerprint(name, folder, model)
+    tokenizer = from_hub(AutoTokenizer, folder)
+    model = from_hub(AutoModel, folder, dtype="float32", use_safetensors=True).eval()
+    return tokenizer, model, PACKAGED[name][2][:16] if name in PACKAGED else weights_fingerprint(folder, model)
 
 
-def _fingerprint(name: str, folder: Path | str, model: Any) -> str:
-    if name in PACKAGED:
-        return PACKAGED[name][2][:16]
-    if isinstance(folder, Path):
-        return file_sha256(folder / "model.safetensors")[:16]
-    return getattr(model.config, "_commit_hash", None) or "unknown"
+def weights_fingerprint(name: Path | str, model: Any) -> str:
+    """Sixteen digits of a folder's weights, or the first twelve of the commit that the hub gave."""
+    files = sorted(Path(name).glob("*.safetensors")) or sorted(Path(name).glob("pytorch_model*.bin"))
+    if files:
+        digests = [file_sha256(file) for file in files]
+        return (digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest())[:16]
+    return (getattr(model.config, "_commit_hash", None) or "unknown")[:12]
 
 
 def piece_limit(tokenizer: Any, model: Any, at_most: int = 512) -> int:
@@ -88,6 +96,12 @@ def piece_limit(tokenizer: Any, model: Any, at_most: int = 512) -> int:
     positions = getattr(model.config, "max_position_embeddings", at_most)
     offset = 2 if "roberta" in model.config.model_type or model.config.model_type == "mpnet" else 0
     return min(tokenizer.model_max_length, positions - offset, at_most)
+
+
+def longer_than(texts: Sequence[str | None], tokenizer: Any, limit: int) -> np.ndarray:
+    """Bool array (n_texts,): has the text more pieces than `limit`, special ones included."""
+    ids = [tokenizer(clean(text), verbose=False)["input_ids"] for text in texts]
+    return np.array([len(row) > limit for row in ids], dtype=bool)
 
 
 def with_specials(tokenizer: Any, ids: list[int]) -> list[int]:

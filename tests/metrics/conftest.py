@@ -48,6 +48,29 @@ def tiny_gpt2():
     return GPT2LMHeadModel(config).eval(), tokenizer
 
 
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory):
+    """`tiny_bert(kind, name, pickled)`: a folder with a one-layer BERT of that auto class, random weights, MiniLM's words."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig
+
+    from parliabench_utils.models.encoders import encoder_folder
+
+    def folder(kind, name: str, pickled: bool = False):
+        torch.manual_seed(0)
+        size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        model = kind.from_config(BertConfig(vocab_size=30522, **size))
+        path = tmp_path_factory.mktemp("models") / name
+        model.save_pretrained(path)
+        AutoTokenizer.from_pretrained(encoder_folder("all-MiniLM-L6-v2")).save_pretrained(path)
+        if pickled:
+            torch.save(model.state_dict(), path / "pytorch_model.bin")
+            (path / "model.safetensors").unlink()
+        return path
+
+    return folder
+
+
 @pytest.fixture
 def words():
     """`words(n, seed)`: a text of n random words of the tiny model."""

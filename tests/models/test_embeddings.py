@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from parliabench_utils.models.embedding_cache import EmbeddingCache, text_key
-from parliabench_utils.models.embeddings import SentenceEncoder
+from parliabench_utils.models.embeddings import SentenceEncoder, TokenEncoder
 from parliabench_utils.models.encoders import encoder_folder, load_encoder
 
 LONG = "The Minister will know that the bus does not come on Sundays. " * 60
@@ -53,34 +53,124 @@ def test_the_cache_gives_the_same_rows_without_the_model(own_cache, monkeypatch)
 
 
 def test_a_torn_record_is_passed_over(own_cache):
-    cache = EmbeddingCache("x")
-    cache.append({text_key("a"): np.array([0.6, 0.8]), text_key("b"): np.array([1.0, 0.0])})
+    keys = [text_key("a"), text_key("b")]
+    EmbeddingCache("x").append(dict(zip(keys, np.array([[0.6, 0.8], [1.0, 0.0]]), strict=True)))
     (file,) = (own_cache / "embeddings/x").glob("*.f32")
-    file.write_bytes(file.read_bytes()[:-3])
-    assert set(EmbeddingCache("x").read()) == {text_key("a")}
-    file.write_bytes(b"\0" * 40 + file.read_bytes()[40:])
-    assert EmbeddingCache("x").read() == {}
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-3])
+    assert set(EmbeddingCache("x").find(keys)) == {keys[0]}
+    file.write_bytes(b"\0" * 40 + whole[40:])
+    assert set(EmbeddingCache("x").find(keys)) == {keys[1]}
 
 
-def _write(number: int) -> None:
+def _unit(number: int, i: int) -> np.ndarray:
+    return np.random.default_rng([number, i]).dirichlet(np.ones(8)) ** 0.5
+
+
+def _write_and_read(number: int, n: int) -> None:
+    """Append, and check whatever the others have written so far."""
     cache = EmbeddingCache("many")
-    for i in range(50):
-        cache.append({text_key(f"{number}-{i}"): np.eye(4)[i % 4]})
-        cache.read()
+    keys = {text_key(f"{other}-{i}"): (other, i) for other in range(4) for i in range(n)}
+    for i in range(n):
+        cache.append({text_key(f"{number}-{i}"): _unit(number, i)})
+        for key, vector in cache.find(keys).items():
+            np.testing.assert_allclose(vector, _unit(*keys[key]), atol=1e-6)
 
 
-def test_many_processes_write_at_once(own_cache):
-    processes = [multiprocessing.get_context("fork").Process(target=_write, args=(n,)) for n in range(4)]
-    for process in processes:
+def test_many_processes_write_and_read_at_once(own_cache):
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=_write_and_read, args=(number, 25)) for number in range(4)]
+    killed = fork.Process(target=_write_and_read, args=(4, 100_000))
+    for process in [killed, *processes]:
         process.start()
     for process in processes:
         process.join()
+    killed.kill()
+    killed.join()
     assert [process.exitcode for process in processes] == [0] * 4
-    assert len(EmbeddingCache("many").read()) == 200
+    keys = [text_key(f"{number}-{i}") for number in range(4) for i in range(25)]
+    assert len(EmbeddingCache("many").find(keys)) == 100
+
+
+def test_a_cache_in_use_sees_what_is_added_and_keeps_other_settings_apart(own_cache):
+    reader, writer = EmbeddingCache("x"), EmbeddingCache("x")
+    assert reader.find([text_key("a")]) == {}
+    writer.append({text_key("a"): np.array([0.6, 0.8])})
+    assert reader.find([text_key("a")])[text_key("a")] == pytest.approx([0.6, 0.8])
+    assert EmbeddingCache("y").find([text_key("a")]) == {}
+    keys = {SentenceEncoder(long_text=how, batch_size=n)._cache.folder.name for how in ("cut", "chunk") for n in (1, 2)}
+    assert len(keys) == 4
+
+
+def test_token_vectors_in_memory_are_bounded():
+    texts = [f"My Lords, amendment {i} is before the House." for i in range(12)]
+    small, large = TokenEncoder(batch_size=4, keep_mb=0), TokenEncoder(batch_size=4)
+    for one, other in zip(small.encode(texts), large.encode(texts), strict=True):
+        np.testing.assert_allclose(one.vectors, other.vectors, atol=1e-6)
+    assert not small._kept
+    assert len(large._kept) == 12
+    large.keep_mb = large._bytes / 2**20 - 0.001
+    large.encode(texts[:1])
+    assert len(large._kept) == 11
+    assert texts[0] in large._kept, "the text used last stays"
+
+
+@pytest.fixture(scope="session")
+def tiny_roberta(tmp_path_factory):
+    """A one-layer RoBERTa with a byte-level vocabulary that has words with a space before them."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from tokenizers.trainers import BpeTrainer
+    from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
+
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    backend = Tokenizer(models.BPE(unk_token="<unk>"))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    trainer = BpeTrainer(
+        vocab_size=300,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(["I thank the hon. Member for the question about the the cat"] * 9, trainer)
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    names = dict(zip(["bos_token", "pad_token", "eos_token", "unk_token"], special, strict=True))
+    folder = tmp_path_factory.mktemp("models") / "tiny-roberta"
+    PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=10**30, **names).save_pretrained(folder)
+    torch.manual_seed(0)
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    RobertaModel(RobertaConfig(vocab_size=300, max_position_embeddings=66, **size)).save_pretrained(folder)
+    return folder
+
+
+def test_byte_level_pieces_get_their_space_and_their_limit(tiny_roberta):
+    encoder = TokenEncoder(str(tiny_roberta), layer=1)
+    tokenizer = encoder._loaded[0]
+    (tokens,) = encoder.encode(["the hon. Member, the cat!"])
+    names = tokenizer.convert_ids_to_tokens(tokens.ids.tolist())
+    assert names[0] == "<s>"
+    assert names[1] == "Ġthe", "as every other `the`, although the text opens with it"
+    assert tokens.special.tolist() == [True] + [False] * (len(names) - 2) + [True]
+    kept = [name for name, keep in zip(names, tokens.kept, strict=True) if keep]
+    assert all(name in ("<s>", "</s>") or name.startswith("Ġ") for name in kept)
+    assert encoder.limit == 64
+    assert encoder.truncated(["the " * 70, "the"]).tolist() == [True, False]
+    assert len(encoder.encode(["the " * 70])[0].ids) == 64
+    assert "+space" in encoder.signature
+
+
+def test_vectors_that_are_no_numbers_are_an_error(tiny_roberta):
+    import torch
+
+    encoder = TokenEncoder(str(tiny_roberta), layer=1)
+    with torch.no_grad():
+        encoder._loaded[1].embeddings.word_embeddings.weight[:] = float("nan")
+    with pytest.raises(ValueError, match="no numbers"):
+        encoder.encode(["the cat"])
 
 
 def test_what_is_wrong_is_said():
     with pytest.raises(ValueError, match="long_text 'half'"):
         SentenceEncoder(long_text="half")
-    with pytest.raises(OSError, match="neither packaged"):
+    with pytest.raises(OSError, match=r"neither packaged.*hf download no-such-encoder"):
         load_encoder("no-such-encoder")
