@@ -7,6 +7,7 @@ import shutil
 import pandas as pd
 import pytest
 
+from parliabench_utils.results.codebook import undescribed
 from parliabench_utils.run.artefacts import read_jsonl
 from parliabench_utils.run.stages import STAGES
 from tests.slices import run_all, run_stage
@@ -42,6 +43,10 @@ def test_tables_and_figures_are_all_there(run):
         assert (run / f"figures/fig{number}.pdf").read_bytes().startswith(b"%PDF")
         assert (run / f"figures/fig{number}.png").read_bytes().startswith(b"\x89PNG")
         assert json.loads((run / f"figures/fig{number}.json").read_text())
+
+
+def test_every_column_of_every_file_is_in_the_codebook(run):
+    assert undescribed(run) == []
 
 
 def test_the_report_is_one_file_that_loads_nothing_from_elsewhere(run):
