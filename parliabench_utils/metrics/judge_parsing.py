@@ -20,7 +20,7 @@ UNTAGGED = re.compile(r"\bscore\b[\s*_:=]{0,8}(?:(?:is|of)\b)?[\s*_:=]{0,8}(?=[-
 # a number that is no part of a word or of a version such as 1.2.3, with what it is measured against ("/10", "out of 10", "%")
 NUMBER = re.compile(
     r"(?<![\w.,])(?P<value>[-−]?[0-9]+(?:[.,][0-9]+)?)(?![\w]|[.,][0-9])"
-    r"(?:\s?(?:/|out\s+of)\s?(?P<of>[0-9]+)|\s?(?P<percent>%))?",
+    r"(?:\s?\(?(?:/|out\s+of|of)\s?(?P<of>[0-9]+)|\s?(?P<percent>%))?",
     re.IGNORECASE,
 )
 REFUSAL = re.compile(

@@ -1,0 +1,135 @@
+"""Judgements a second with the packaged model: asked in batches against one at a time; and the six dimensions of a speech together
+against apart, through a server with a prefix cache.
+
+    pip install -r benchmarks/requirements.txt      # llama.cpp's server, for the last part; without it the part is left out
+    python -m benchmarks.judge
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import httpx
+
+from benchmarks.measure import alternate, machine, markdown_table, versions
+from parliabench_utils.metrics.judge import judge_prompts, read_judge_spec
+from parliabench_utils.metrics.judge_engine import ConstrainedEngine, Reply, TextEngine
+from parliabench_utils.metrics.judge_server import ServerEngine
+from parliabench_utils.models.judge_prompting import JudgePrompt
+from parliabench_utils.models.loading import load_model
+from parliabench_utils.models.packaged import packaged_gguf
+
+SENTENCES = (
+    "I thank the Minister for her statement and for advance sight of it. Passengers in my constituency have waited nine years for "
+    "the second platform at Penryn, and they have been told three times that it was a matter of months. The line carries twice "
+    "as many people as it did when the timetable was last redrawn. Can she say when the funding will be released, and will she "
+    "meet me and the borough council? "
+)
+CONTEXT = {"House": "House of Commons", "instruction": "Ask the Minister about the railway.", "Topic": "TRANSPORT"}
+SPEC = read_judge_spec("smollm2-constrained")
+FREE = SPEC.model_copy(update={"ending": "free", "max_new_tokens": 24})
+
+
+def speech(number: int) -> dict:
+    """A speech of about 230 words, the paper's mean, unlike the others from its first words on."""
+    party = {"Party": "Labour", "Political Orientation": "Centre-left"}
+    return CONTEXT | party | {"generated_speech": f"Question {number}. " + SENTENCES * 3}
+
+
+def in_batches(engine, prompts: list[JudgePrompt], size: int) -> list[Reply]:
+    """Replies to all prompts, `size` at a time, in their order."""
+    parts = [prompts[i : i + size] for i in range(0, len(prompts), size)]
+    return [reply for part in parts for reply in engine.ask(part, [0] * len(part))]
+
+
+def in_process() -> list[dict]:
+    """Free text of 24 tokens, and the constrained ending with the shared prefix computed once."""
+    loaded = load_model("smollm2-135m", precision="fp32")
+    constrained, free = ConstrainedEngine(loaded, SPEC), TextEngine(loaded, FREE)
+    prompts = [q for number in range(3) for q in judge_prompts(SPEC, speech(number))]
+    rows = []
+    for name, engine, size in (("constrained ending", constrained, 6), ("free text, 24 tokens", free, 18)):
+        together, alone = in_batches(engine, prompts, size), in_batches(engine, prompts, 1)
+        gap = max(
+            abs((a.judgement.score or 0) - (b.judgement.score or 0)) for a, b in zip(together, alone, strict=True)
+        )
+        same = sum(a.raw == b.raw for a, b in zip(together, alone, strict=True))
+        ways = {
+            "together": lambda engine=engine, size=size: in_batches(engine, prompts, size),
+            "alone": lambda engine=engine: in_batches(engine, prompts, 1),
+        }
+        equal = f"{same} of {len(prompts)} texts equal" if engine is free else f"scores within {gap:.5f}"
+        rows.append(_row(name, ways, len(prompts), equal))
+    return rows
+
+
+def through_a_server() -> list[dict]:
+    """llama.cpp keeps the last prompt's state: a speech's six dimensions in a row find the speech already read."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "llama_cpp.server", "--model", str(packaged_gguf()), "--n_ctx", "2048"]
+    command += ["--n_threads", str(os.cpu_count()), "--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/v1/models")
+        spec = FREE.model_copy(update={"engine": "server", "max_new_tokens": 2})
+        engine = ServerEngine(spec, f"http://127.0.0.1:{port}/v1")
+        by_speech = [judge_prompts(SPEC, speech(number)) for number in range(4)]
+        together = [q for prompts in by_speech for q in prompts]
+        apart = [q for prompts in zip(*by_speech, strict=True) for q in prompts]
+        answers = [
+            {q.sha256: r.raw for q, r in zip(o, in_batches(engine, o, 1), strict=True)} for o in (together, apart)
+        ]
+        same = sum(answers[0][key] == answers[1][key] for key in answers[0])
+        ways = {"together": lambda: in_batches(engine, together, 1), "alone": lambda: in_batches(engine, apart, 1)}
+        row = _row(
+            "server: a speech's six in a row / far apart", ways, len(together), f"{same} of {len(together)} texts equal"
+        )
+    finally:
+        process.kill()
+        process.wait()
+    return [row]
+
+
+def _wait_for(url: str) -> None:
+    for _ in range(240):
+        try:
+            httpx.get(url, timeout=5).raise_for_status()
+            return
+        except httpx.HTTPError:
+            time.sleep(0.5)
+    raise TimeoutError(f"{url} does not answer")
+
+
+def _row(name: str, ways: dict[str, Callable[[], object]], n: int, equal: str) -> dict:
+    seconds = alternate(ways, repeats=2, warm_up=False)  # both ways have run once already
+    together, alone = (n / seconds[way] for way in ("together", "alone"))
+    return {
+        "what": name,
+        "together, a second": together,
+        "one at a time": alone,
+        "ratio": together / alone,
+        "values": equal,
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    import torch
+
+    torch.set_num_threads(os.cpu_count() or 1)
+    print(f"{machine()}; {versions('torch', 'transformers')}\n")
+    rows = in_process()
+    if find_spec("llama_cpp"):
+        print(f"{versions('llama-cpp-python')}\n")
+        rows += through_a_server()
+    print(markdown_table(rows))
+
+
+if __name__ == "__main__":
+    main()

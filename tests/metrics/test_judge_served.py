@@ -1,0 +1,78 @@
+"""Real servers on the loopback behind the judge's HTTP back-end: `transformers serve` and llama.cpp's, with the packaged model."""
+
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+import httpx
+import pytest
+
+from parliabench_utils.metrics.judge import judge_prompts, judge_speeches, open_engine, read_judge_spec
+from parliabench_utils.metrics.judge_server import ServerEngine
+from parliabench_utils.models.loading import read_model_spec
+from parliabench_utils.models.packaged import packaged_gguf, packaged_smollm2
+from tests.metrics.test_judge_prompting import SPEECH
+
+pytestmark = pytest.mark.slow
+FREE = read_judge_spec("smollm2-constrained").model_copy(
+    update={"ending": "free", "max_new_tokens": 8, "batch_size": 2}
+)
+
+
+@contextmanager
+def serving(*command: str):
+    """The address of a server started as `command --port PORT`, once it answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [*command, "--host", "127.0.0.1", "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        url, deadline = f"http://127.0.0.1:{port}/v1", time.monotonic() + 240
+        while not answers(url):
+            assert process.poll() is None, "the server ended before it answered"
+            assert time.monotonic() < deadline, "the server did not answer in four minutes"
+            time.sleep(0.5)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answers(url):
+    try:
+        return httpx.get(f"{url}/models", timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def judged(url, name, path):
+    model = read_model_spec("smollm2-135m").model_copy(update={"id": name})
+    spec = FREE.model_copy(update={"engine": "server", "model": model})
+    return judge_speeches([SPEECH], spec, ServerEngine(spec, url), path, run_seed=1, max_attempts=1)
+
+
+@pytest.mark.skipif(
+    not all(map(find_spec, ("fastapi", "uvicorn", "openai"))), reason="pip install transformers[serving]"
+)
+def test_transformers_serve_says_what_the_engine_in_process_says(tmp_path):
+    folder = str(packaged_smollm2())
+    start = "from transformers.cli.transformers import main; main()"
+    with serving(sys.executable, "-c", start, "serve", folder, "--device", "cpu", "--dtype", "float32") as url:
+        rows = judged(url, folder, tmp_path / "rows.jsonl")
+    own = open_engine(FREE).ask(judge_prompts(FREE, SPEECH), [0] * 6)
+    assert [row["raw"].strip() for row in rows] == [reply.raw.strip() for reply in own]
+    assert [row["parse_status"] for row in rows] == [reply.judgement.status for reply in own]
+    assert {row["versions"] for row in rows} == {"server uvicorn"}
+
+
+@pytest.mark.skipif(find_spec("llama_cpp") is None, reason="pip install -r benchmarks/requirements.txt")
+def test_llama_cpp_answers_and_repeats_itself(tmp_path):
+    with serving(sys.executable, "-m", "llama_cpp.server", "--model", str(packaged_gguf()), "--n_ctx", "2048") as url:
+        once, again = (judged(url, "packaged", tmp_path / name) for name in ("a.jsonl", "b.jsonl"))
+    assert all(row["raw"].strip() and row["parse_status"] != "no-answer" for row in once)
+    assert [row["raw"] for row in once] == [row["raw"] for row in again]
