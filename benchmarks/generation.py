@@ -67,12 +67,12 @@ def where_time_goes(loaded, prompts) -> list[dict]:
     from transformers import DynamicCache
 
     from parliabench_utils.models.prompting import pad_left
-    from parliabench_utils.models.sampling import Sampling, draw, penalise_seen
+    from parliabench_utils.models.sampling import Sampling, draw, penalise_seen, seen_tokens
 
     ids, mask = pad_left(prompts, loaded.tokenizer.pad_token_id)
     cache, seeds = DynamicCache(config=loaded.model.config), torch.arange(BATCH)
     parts = {"prompts": 0.0, "model": 0.0, "choice": 0.0}
-    seen = torch.zeros(BATCH, loaded.model.config.vocab_size, dtype=torch.bool)
+    seen = seen_tokens(prompts, [], "cpu")
     with torch.inference_mode():
         for step in range(NEW):
             began = time.perf_counter()
@@ -84,7 +84,7 @@ def where_time_goes(loaded, prompts) -> list[dict]:
             parts["model" if step else "prompts"] += time.perf_counter() - began
             began = time.perf_counter()
             token = draw(penalise_seen(logits, seen, 1.2), seeds, step, Sampling(0.7, 0.85, 1.2))
-            seen[torch.arange(BATCH), token] = True
+            seen = torch.cat([seen, token.unsqueeze(1)], dim=1)
             parts["choice"] += time.perf_counter() - began
             ids, mask = token.unsqueeze(1), torch.cat([mask, mask.new_ones(BATCH, 1)], dim=1)
     total = sum(parts.values())

@@ -36,22 +36,22 @@ class OwnDraw:
     """A logits processor of llama.cpp that leaves one token possible: the one that `sampling.draw` takes for this row."""
 
     def __init__(self, prompt: list[int], seed: int, sampling: "Sampling", stops: list[int]):
-        self.prompt, self.seed, self.sampling, self.stops, self.step, self.seen = prompt, seed, sampling, stops, 0, None
+        from parliabench_utils.models.sampling import seen_tokens
+
+        self.seed, self.sampling, self.step = seed, sampling, 0
+        self.seen = seen_tokens([prompt], stops, "cpu")  # (1, K)
 
     def __call__(self, ids: Any, logits: Any) -> Any:
         """`logits` (V,) with all but the drawn token at minus infinity."""
         import numpy as np
         import torch
 
-        from parliabench_utils.models.sampling import draw, penalise_seen, seen_tokens
+        from parliabench_utils.models.sampling import draw, penalise_seen
 
         row = torch.from_numpy(np.array(logits, dtype=np.float32)).unsqueeze(0)  # (1, V)
-        if self.seen is None:
-            self.seen = seen_tokens([self.prompt], row.shape[-1], row.device)
-        self.seen[:, self.stops] = False
         row = penalise_seen(row, self.seen, self.sampling.repetition_penalty)
         token = int(draw(row, torch.tensor([self.seed]), self.step, self.sampling))
-        self.seen[0, token] = True
+        self.seen = torch.cat([self.seen, torch.tensor([[token]])], dim=1)
         self.step += 1
         only = np.full_like(logits, -np.inf)
         only[token] = 0.0

@@ -46,10 +46,14 @@ def gumbel_noise(seeds, step: int, token_ids):
 
 
 def penalise_seen(logits, seen, penalty: float):
-    """Repetition penalty (Keskar et al., 2019): logits (B, V) where `seen` (B, V), divided if positive, else multiplied."""
+    """Repetition penalty (Keskar et al., 2019): logits (B, V) at the token ids `seen` (B, K), divided if positive, else multiplied.
+
+    An id may stand in its row more than once.
+    """
     import torch
 
-    return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+    own = logits.gather(1, seen)  # (B, K): a row's few hundred tokens, not the whole vocabulary
+    return logits.scatter(1, seen, torch.where(own > 0, own / penalty, own * penalty))
 
 
 def draw(logits, seeds, step: int, sampling: Sampling, candidates: int = 1024):
@@ -57,24 +61,32 @@ def draw(logits, seeds, step: int, sampling: Sampling, candidates: int = 1024):
 
     Top-p keeps the smallest set of likeliest tokens that holds at least `top_p`. Only the `candidates` likeliest are looked at.
     """
-    if sampling.temperature == 0:
-        return logits.argmax(dim=-1)
-    scaled = logits.double() / sampling.temperature
-    log_p, ids = (scaled - scaled.logsumexp(dim=-1, keepdim=True)).topk(min(candidates, logits.shape[-1]), dim=-1)
-    before = log_p.exp().cumsum(dim=-1) - log_p.exp()  # probability of all likelier tokens
-    log_p = log_p.masked_fill(before >= sampling.top_p, float("-inf"))
-    best = (log_p + gumbel_noise(seeds, step, ids)).argmax(dim=-1, keepdim=True)
-    return ids.gather(1, best).squeeze(1)
-
-
-def seen_tokens(prompts: list[list[int]], vocabulary: int, device):
-    """(B, V), true where the prompt holds the token. Padding does not count, or a row would depend on its batch."""
     import torch
 
-    seen = torch.zeros(len(prompts), vocabulary, dtype=torch.bool, device=device)
-    for row, prompt in enumerate(prompts):
-        seen[row, torch.tensor(prompt, device=device)] = True
-    return seen
+    if sampling.temperature == 0:
+        return logits.argmax(dim=-1)
+    best, ids = logits.topk(min(candidates, logits.shape[-1]), dim=-1)
+    top = best[:, :1]  # summed in float64, or the sum of a row would depend on how many rows there are
+    total = ((logits - top) / sampling.temperature).exp().sum(dim=-1, keepdim=True, dtype=torch.float64)
+    log_p = (best - top).double() / sampling.temperature - total.log()  # (B, candidates), falling
+    before = log_p.exp().cumsum(dim=-1) - log_p.exp()  # probability of all likelier tokens
+    log_p = log_p.masked_fill(before >= sampling.top_p, float("-inf"))
+    drawn = (log_p + gumbel_noise(seeds, step, ids)).argmax(dim=-1, keepdim=True)
+    return ids.gather(1, drawn).squeeze(1)
+
+
+def seen_tokens(prompts: list[list[int]], free: list[int], device):
+    """Token ids (B, K) of each prompt but those in `free`, filled up with ids of its own: a row must not depend on its batch.
+
+    ValueError for a prompt of nothing else.
+    """
+    import torch
+
+    kept = [[token for token in prompt if token not in free] for prompt in prompts]
+    if not all(kept):
+        raise ValueError("a prompt holds nothing but stop tokens")
+    longest = max(map(len, kept))
+    return torch.tensor([ids + ids[:1] * (longest - len(ids)) for ids in kept], device=device)
 
 
 def decode_batch(
@@ -102,7 +114,7 @@ def decode_batch(
     stops = torch.tensor(stop_ids, device=device)
     rows, keys = torch.arange(len(prompts), device=device), torch.tensor(seeds, device=device)
     answers, reasons = [[] for _ in prompts], ["length"] * len(prompts)
-    cache, seen = DynamicCache(config=model.config), None
+    cache, seen = DynamicCache(config=model.config), seen_tokens(prompts, stop_ids, device)  # stop tokens go free
     with torch.inference_mode():
         for step in range(max_new_tokens):
             logits = (
@@ -112,9 +124,6 @@ def decode_batch(
                 .logits[:, -1, :]
                 .float()
             )
-            if seen is None:
-                seen = seen_tokens(prompts, logits.shape[-1], device)
-            seen[:, stops] = False
             token = draw(penalise_seen(logits, seen, sampling.repetition_penalty), keys, step, sampling)  # (B,)
             stopped = torch.isin(token, stops)
             for row, new, end in zip(rows.tolist(), token.tolist(), stopped.tolist(), strict=True):
@@ -124,7 +133,7 @@ def decode_batch(
                     answers[row].append(new)
             if stopped.all():
                 break
-            seen[torch.arange(len(token), device=device), token] = True
+            seen = torch.cat([seen, token.unsqueeze(1)], dim=1)
             ids, positions = token.unsqueeze(1), positions[:, -1:] + 1
             mask = torch.cat([mask, mask.new_ones(len(token), 1)], dim=1)
             if stopped.any():

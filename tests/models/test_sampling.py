@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import tiny_model
 
-from parliabench_utils.models.sampling import Sampling, decode_batch, draw, gumbel_noise, penalise_seen
+from parliabench_utils.models.sampling import Sampling, decode_batch, draw, gumbel_noise, penalise_seen, seen_tokens
 
 PAPER = Sampling(temperature=0.7, top_p=0.85, repetition_penalty=1.2)
 PROMPTS = [[1, 5, 9], [1, 7], [1, 3, 4, 8, 11], [1], [1, 20, 21, 22], [1, 6, 6], [1, 2, 30]]
@@ -75,6 +75,23 @@ def test_noise_is_standard_gumbel_and_the_same_on_every_call():
 
 
 def test_penalty_pushes_seen_tokens_down_on_both_sides_of_zero():
-    logits = torch.tensor([[2.0, -2.0, 2.0]])
-    seen = torch.tensor([[True, True, False]])
-    assert penalise_seen(logits, seen, 2.0).tolist() == [[1.0, -4.0, 2.0]]
+    logits = torch.tensor([[2.0, -2.0, 2.0], [2.0, -2.0, 2.0]])
+    seen = torch.tensor([[0, 1, 0], [2, 2, 2]])
+    assert penalise_seen(logits, seen, 2.0).tolist() == [[1.0, -4.0, 2.0], [2.0, -2.0, 1.0]]
+
+
+def test_padding_and_stop_tokens_do_not_count_as_seen():
+    assert seen_tokens([[5, 2, 6], [7]], [2], "cpu").tolist() == [[5, 6], [7, 7]]
+    with pytest.raises(ValueError, match="nothing but stop tokens"):
+        seen_tokens([[2]], [2], "cpu")
+
+
+def test_the_short_cuts_of_a_draw_change_no_probability():
+    """Against the definition: softmax at a temperature, the smallest set that holds top-p, Gumbel noise."""
+    torch.manual_seed(0)
+    logits, seeds = torch.randn(64, 300) * 4, torch.arange(64)
+    log_p = (logits.double() / 0.7).log_softmax(dim=-1)
+    ranked, ids = log_p.sort(dim=-1, descending=True)
+    ranked = ranked.masked_fill(ranked.exp().cumsum(dim=-1) - ranked.exp() >= 0.85, float("-inf"))
+    expected = ids.gather(1, (ranked + gumbel_noise(seeds, 5, ids)).argmax(dim=-1, keepdim=True)).squeeze(1)
+    assert torch.equal(draw(logits, seeds, 5, PAPER), expected)
