@@ -21,7 +21,7 @@ from parliabench_utils.results.tables_setup import (
     table05,
     training_tables,
 )
-from parliabench_utils.results.tabular import Table, number, p_value, read_table, to_latex, write_table
+from parliabench_utils.results.tabular import Table, number, p_value, read_table, to_html, to_latex, write_table
 
 __all__ = [
     "Table",
@@ -46,6 +46,7 @@ __all__ = [
     "table05",
     "table12",
     "table13",
+    "to_html",
     "to_latex",
     "training_tables",
     "write_table",

@@ -92,6 +92,22 @@ def test_clusters_widen_the_interval():
     assert np.ptp(wide) > 2 * np.ptp(narrow)
 
 
+def test_a_prompt_without_a_speaker_is_a_cluster_of_its_own(sides):
+    data = frame(*sides).assign(speaker_id=None)
+    ours, plain = (compare(data, [GRUEN], draws=300, cluster=c).iloc[0] for c in ("speaker_id", "prompt_id"))
+    assert (ours["ci_low"], ours["ci_high"]) == (plain["ci_low"], plain["ci_high"])
+
+
+def test_the_paired_verdict_goes_by_the_paired_difference():
+    """One unanswered easy prompt turns the unpaired means round; the pairs say better."""
+    rng = np.random.default_rng(0)
+    base = np.append(rng.normal(0.2, 0.01, 30), np.full(90, np.nan))
+    tuned = np.append(base[:30] + 0.1 + rng.normal(0, 0.01, 30), np.full(90, 0.0))
+    row = compare(frame(base, tuned), [GRUEN], draws=50)
+    assert row["direction"].tolist() == ["worse"] and row["paired_direction"].tolist() == ["better"]
+    assert verdict(row, "pooled").tolist() == ["decline"] and verdict(row, "paired").tolist() == ["gain"]
+
+
 def test_cliffs_delta():
     assert cliffs_delta(np.array([1.0, 2.0]), np.array([3.0, 4.0])) == 1
     assert cliffs_delta(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == 0

@@ -12,6 +12,7 @@ from parliabench_utils.results import statistics as s
 from parliabench_utils.results.cells import fully_rated_prompts
 from parliabench_utils.results.paper import published
 from parliabench_utils.results.scores import join_scores, kept_prompts
+from parliabench_utils.results.variance import deranged_psa
 from tests.results.synthetic import SETS, write_run
 
 JUDGE = "smollm2-constrained"
@@ -90,6 +91,7 @@ def test_stability_table_has_all_sets_and_a_chance_level(scores):
     by_metric = s.stability_by_metric(scores, draws=20, seed=1)
     table = s.stability_table(by_metric)
     assert len(table) == len(SETS)
+    assert by_metric["p_chance"].dropna().between(0, 1).all() and (table["uneven"] <= table["tests"]).all()
     assert table["overall"].between(0, 100).all() and table["overall_by_chance"].between(0, 100).all()
     assert table["overall"].to_numpy() == pytest.approx(table[["affiliation", "topic", "orientation"]].mean(axis=1))
 
@@ -113,9 +115,27 @@ def test_anova_is_scipys():
     assert np.isnan(s.anova(values, pd.Series(["a"] * 30)).p)
 
 
-def test_anova_table_has_the_control(scores):
+def test_uneven_groups_are_beyond_chance_and_even_ones_are_not(scores):
+    rows = pd.concat([scores] * 6, ignore_index=True)
+    rows["GRUEN"] = np.where(rows["Party"] == "Labour", 0.1, 0.9)
+    rows["J_Qual"] = np.random.default_rng(3).uniform(1, 10, len(rows))
+    table = s.stability_by_metric(rows, draws=60).set_index(["context", "metric"]).loc["affiliation"]
+    assert (table.loc["GRUEN", "p_chance"] < 0.05).all() and (table.loc["J_Qual", "p_chance"] > 0.05).sum() >= 3
+    assert (table.loc["GRUEN", "stability"] < table.loc["GRUEN", "by_chance"]).all()
+
+
+def test_every_analysis_has_its_control(scores):
     table = s.anova_table(scores)
-    assert table["control"].any() and set(table["by"]) == {"Party", "Political Orientation"}
+    assert table.groupby("control")["quantity"].nunique().tolist() == [3, 3]
+    assert set(table["by"]) == {"Party", "Political Orientation"} and {"all", "human"} <= set(table["model"])
+
+
+def test_deranged_psa_is_eq_2_for_the_next_orientation():
+    rows = pd.DataFrame({"Political Orientation": ["Centre-left", "Right", "Unknown"], "PSA": [0.5, 0.5, np.nan]})
+    rows["similarity"], rows["nearest_orientation"] = 0.6, "Centre-left"
+    found = deranged_psa(rows)  # Centre-left is scored as Right (4), Right as Centre-left (-2)
+    assert found.tolist()[:2] == pytest.approx([0.6 * (1 - 6 / 12), 0.6]) and np.isnan(found[2])
+    assert deranged_psa(rows.drop(columns="similarity")).isna().all()
 
 
 def test_human_preference_finds_the_better_side(scores):

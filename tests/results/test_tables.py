@@ -46,6 +46,9 @@ def score_tables(rows: pd.DataFrame) -> list[tables.Table]:
         tables.table12(s.stability_table(s.stability_by_metric(rows, draws=5)), NAMES, "run", ()),
         tables.table13(comparison, NAMES, ()),
         tables.anova_display(s.anova_table(rows), NAMES, ()),
+        tables.mixed_display(s.mixed_models(rows), NAMES, ()),
+        tables.selection_display(s.composition(rows, draws=20), ()),
+        tables.memorisation_display(s.memorisation_summary(s.memorisation(rows, ["the hon. Member"])), NAMES, ()),
     ]
 
 
@@ -102,7 +105,8 @@ def test_published_values_stand_beside_the_papers_models(folder):
 def test_nothing_survives_and_tables_say_so(folder):
     made = score_tables(compared(folder, kept=[]))
     assert (made[0].data["n"] == 0).all() and len(made[0].data) == len(SETS) * len(METRICS)
-    assert (made[-2].data["n_pairs"] == 0).all() and (made[-2].data["verdict_paired"] == "").all()
+    table13 = made[6].data
+    assert (table13["n_pairs"] == 0).all() and (table13["verdict_paired"] == "").all()
     assert category_changes(compared(folder, kept=[]), "run", 50, 1)["n"].eq(0).all()
 
 
@@ -127,6 +131,35 @@ def test_latex_compiles(folder, tmp_path):
     preamble = r"\documentclass{article}\usepackage[utf8]{inputenc}\usepackage[T1]{fontenc}\usepackage{booktabs,graphicx,longtable}"
     (tmp_path / "all.tex").write_text(f"{preamble}\\begin{{document}}{body}\\end{{document}}", encoding="utf-8")
     subprocess.run(["pdflatex", "-halt-on-error", "all.tex"], cwd=tmp_path, check=True, capture_output=True)
+
+
+def test_html_is_a_page_with_escaped_text():
+    hostile = pd.DataFrame({"Model": ["<script>alert(1)</script>"], "n": ["1"]})
+    page = tables.to_html(tables.Table("t", "A & B", hostile, hostile, ("x < y",)))
+    assert "<script>" not in page and "&lt;script&gt;" in page
+    assert "<caption>A &amp; B</caption>" in page and "<p>x &lt; y</p>" in page
+
+
+def test_each_cell_with_fewer_values_says_so(folder):
+    rows = compared(folder)
+    display = score_tables(rows)[0].display.set_index("Model")
+    known = int((rows["PSA"].notna() & (rows["model"] == MODELS[0]) & (rows["type"] == "baseline")).sum())
+    assert 0 < known < int(display["n"].iloc[0])
+    assert display["PSA ↑"].iloc[0].endswith(f"({known})") and "(" not in display["PPL ↓"].iloc[0]
+    assert display.index.str.endswith("°").all()
+
+
+def test_unknown_orientation_has_no_rank_and_people_stand_beside(folder):
+    table = score_tables(compared(folder))[3]
+    last = table.display.iloc[-1]
+    assert last["Political Orientation"].startswith("Unknown") and last["Rank"] == "—"
+    assert table.data["rank"].tolist()[:-1] == list(range(1, len(table.data)))
+    assert table.data["human"].between(0, 1).all() and (table.data["n_human"] > 0).all()
+    assert table.data.set_index("group").loc["Right", "published_difficulty"] == 0.456355
+
+
+def test_another_type_is_spelled_out():
+    assert tables.set_label("m", "few-shot", {"m": "M"}) == "M (few-shot)"
 
 
 def test_small_groups_are_marked(folder):
