@@ -27,52 +27,70 @@ def overview(validation: pd.DataFrame) -> pd.DataFrame:
     for name, (check, statistic) in _SHOWN.items():
         rows = tests[(tests["check"] == check) & (tests["statistic"] == statistic)].set_index(keys)
         parts[name] = rows.apply(_printed, axis=1) if len(rows) else pd.Series(dtype=object)
-    return pd.DataFrame(parts).reindex(parts["speeches"].index).fillna("—").reset_index()
+    table = pd.DataFrame(parts).reindex(parts["speeches"].index).fillna("—").reset_index()
+    table["chance"] = table["chance"].str.split(" [", regex=False).str[0]  # its interval says nothing
+    return table.sort_values("condition", key=lambda names: names.map(list(names.unique()).index), ignore_index=True)
 
 
 def _printed(row: pd.Series) -> str:
     if pd.isna(row["value"]):
         return "—"
-    exact = pd.isna(row["low"]) or row["low"] == row["high"]
-    return f"{row['value']:.2f}" + ("" if exact else f" [{row['low']:.2f}, {row['high']:.2f}]")
+    return f"{row['value']:.2f}" + ("" if pd.isna(row["low"]) else f" [{row['low']:.2f}, {row['high']:.2f}]")
 
 
 def findings(validation: pd.DataFrame) -> list[str]:
     """Sentences about this run's values, whatever they are."""
-    table = validation.set_index(["condition", "split", "statistic"])[["value", "low", "high", "n"]]
+    table = validation.set_index(["condition", "split", "statistic"])[["value", "low", "high", "n"]].sort_index()
+    if table.loc[(ALL, "by speaker", "balanced accuracy"), "n"] == 0:
+        return ["There are no two parties here whose speeches can be compared: nothing was tested."]
+    return [_of_f(table.loc[(ALL, "by speaker")]), _of_accuracy(table.loc[ALL]), *_of_conditions(validation)]
 
-    def at(statistic: str, split: str = "by speaker", condition: str = ALL) -> pd.Series:
-        return table.loc[(condition, split, statistic)]
 
-    wrong, members = at("F, deranged centroids: middle, least, most"), at("F, labels shuffled over members")
-    share = at("deranged centroids with F at least the true one, share")["value"]
-    accuracy = {split: at("balanced accuracy", split) for split in ("random", "by debate", "by speaker")}
-    strangers = at("balanced accuracy, labels shuffled over members", "random")
-    said = [
-        f"The paper's test, members kept apart: F = {at('F, true centroids')['value']:.1f} with each party's own centroid, "
-        f"{wrong['low']:.1f} to {wrong['high']:.1f} with another party's; {share:.0%} of the wrong assignments reach the true F. "
-        f"Invented parties of members drawn by lot give {members['low']:.1f} to {members['high']:.1f}.",
-        "Balanced accuracy of the nearest centroid: "
-        + ", ".join(f"{row['value']:.2f} {split}" for split, row in accuracy.items())
-        + f"; chance is {at('chance')['value']:.2f}. Invented parties of real members are found with "
-        f"{strangers['value']:.2f} in the random split: that much is knowing people, not parties.",
-    ]
-    below = [name for name in table.index.unique("condition") if _at_chance(table, name)]
-    gap = at("eta squared, true less deranged")
+def _of_f(at: pd.DataFrame) -> str:
+    wrong, lot = at.loc["F, deranged centroids: middle, least, most"], at.loc["F, labels shuffled over members"]
+    share = at.loc["deranged centroids with F at least the true one, share", "value"]
+    gap = at.loc["eta squared, true less deranged"]
     verdict = "more" if gap["low"] > 0 else "no more"
-    said.append(f"Own centroids separate parties {verdict} than wrong ones do ({_printed(gap)} of the spread).")
-    if below:
-        said.append(f"With members kept apart it is not clearly better than chance here: {', '.join(below)}.")
+    return (
+        f"The paper's test, members kept apart: F = {at.loc['F, true centroids', 'value']:.1f} with each party's own "
+        f"centroid, {wrong['low']:.1f} to {wrong['high']:.1f} with another party's; {share:.0%} of the wrong assignments "
+        f"reach the true F. Invented parties of members drawn by lot give {lot['low']:.1f} to {lot['high']:.1f}. Own "
+        f"centroids separate parties {verdict} than wrong ones do (eta² differs by {_printed(gap)})."
+    )
+
+
+def _of_accuracy(at: pd.DataFrame) -> str:
+    found = ", ".join(
+        f"{at.loc[(split, 'balanced accuracy'), 'value']:.2f} {split}"
+        for split in ("random", "by debate", "by speaker")
+    )
+    lot = at.loc[("random", "balanced accuracy, labels shuffled over members")]
+    return (
+        f"Balanced accuracy of the nearest centroid: {found}; chance is {at.loc[('by speaker', 'chance'), 'value']:.2f}. "
+        f"Invented parties of real members are found with {lot['value']:.2f} in the random split: so much is knowing "
+        f"people, not parties."
+    )
+
+
+def _of_conditions(validation: pd.DataFrame) -> list[str]:
+    """Which conditions Party Align passes with members kept apart: is the whole interval of its accuracy above chance?"""
+    rows = validation[(validation["split"] == "by speaker") & (validation["check"] == "nearest party")]
+    wide = rows.pivot(index="condition", columns="statistic", values="value").reindex(rows["condition"].unique())
+    low = rows[rows["statistic"] == "balanced accuracy"].set_index("condition")["low"]
+    above, tested = low > wide["chance"], wide["balanced accuracy"].notna()
+    groups = {
+        "Above chance with members kept apart": tested & above,
+        "Not clearly above chance": tested & ~above,
+        "Nothing to compare, one party speaks": ~tested,
+    }
+    said = []
+    for title, members in groups.items():
+        values = [
+            f"{name}" + (f" {row['balanced accuracy']:.2f} (chance {row['chance']:.2f})" if tested[name] else "")
+            for name, row in wide[members].iterrows()
+        ]
+        said += [f"{title}: {', '.join(values)}."] if values else []
     return said
-
-
-def _at_chance(table: pd.DataFrame, condition: str) -> bool:
-    """Does the accuracy's interval reach down to chance, or is there nothing to compare?"""
-    try:
-        accuracy = table.loc[(condition, "by speaker", "balanced accuracy")]
-    except KeyError:  # rows of PSA's guessers
-        return False
-    return not accuracy["low"] > table["value"].get((condition, "by speaker", "chance"), 1.0)
 
 
 def evidence_figure(validation: pd.DataFrame) -> Any:
@@ -87,7 +105,7 @@ def evidence_figure(validation: pd.DataFrame) -> Any:
         places = [names.index(name) + shift for name in part["condition"]]
         spread = [(part["value"] - part["low"]).clip(lower=0), (part["high"] - part["value"]).clip(lower=0)]
         ax.errorbar(part["value"], places, xerr=spread, fmt="o", ms=4, lw=1.2, label=split)
-    chance = rows[(rows["statistic"] == "chance") & (rows["split"] == "by speaker")]
+    chance = rows[(rows["statistic"] == "chance") & (rows["split"] == "by speaker")].dropna(subset="value")
     where = [names.index(name) for name in chance["condition"]]
     ax.plot(chance["value"], where, "|", color="black", ms=16, label="chance")
     ax.set(

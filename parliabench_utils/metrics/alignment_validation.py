@@ -37,6 +37,15 @@ def validate(
     `human` needs `Party`, `debate` and `speaker_id`, a row a vector. Intervals of measures draw members of each party
     with replacement `draws` times; those of shuffled labels are over `shuffles` runs of the whole procedure.
     """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # many small products: more threads only wait for each other
+        return _validate(controls, human, folds, shuffles, draws, seed)
+
+
+def _validate(
+    controls: Sequence[Condition], human: pd.DataFrame, folds: int, shuffles: int, draws: int, seed: int
+) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     codes, parties = pd.factorize(human["Party"], sort=True)
     members = pd.factorize(human["speaker_id"], sort=True)[0]
@@ -47,7 +56,10 @@ def validate(
             scored = score(control, codes, members, fold, len(parties))
             rows += [{"condition": control.name, "split": split} | row for row in _checks(scored, draws, rng)]
         plain = {"condition": controls[0].name, "split": split}
-        rows += [plain | row for row in _shifts(score(controls[0], codes, members, fold, len(parties)))]
+        scored = score(controls[0], codes, members, fold, len(parties))
+        if not len(scored.codes):
+            continue
+        rows += [plain | row for row in _shifts(scored)]
         for unit, groups in (("speeches", np.arange(len(codes))), ("members", members)):
             rows += [plain | row for row in _shuffled(controls[0], codes, groups, fold, unit, shuffles, rng)]
     return pd.DataFrame(rows, columns=COLUMNS)
