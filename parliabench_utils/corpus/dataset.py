@@ -61,7 +61,28 @@ def keep_speeches(speeches: "pd.DataFrame", rules: KeepRules) -> tuple["pd.DataF
     reason = reason.mask((reason == "") & small, "party below min_speeches")
     gone = reason != ""
     dropped = pd.DataFrame({"id": frame["speech_id"], "rule": reason, "text": frame["text"]})[gone]
+    if gone.all():
+        counts = ", ".join(f"{rule} {n}" for rule, n in dropped["rule"].value_counts().items())
+        raise ValueError(
+            f"no speech is left of {len(frame)} utterances ({counts}): are min_speeches and the lengths right?"
+        )
     return frame[~gone].reset_index(drop=True), dropped.reset_index(drop=True)
+
+
+def drop_without_topic(kept: "pd.DataFrame", dropped: "pd.DataFrame") -> tuple["pd.DataFrame", "pd.DataFrame"]:
+    """Move speeches for which no topic was found from `kept` to `dropped`, so that counts still add up."""
+    import pandas as pd
+
+    gone = kept["topic"].isna()
+    rows = pd.DataFrame({"id": kept["speech_id"], "rule": "no topic found", "text": kept["text"]})[gone]
+    return kept[~gone].reset_index(drop=True), pd.concat([dropped, rows], ignore_index=True)
+
+
+def repeated_texts(kept: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the texts that occur more than once: how often, by how many speakers, in how many sections; commonest first."""
+    groups = kept.groupby("text", sort=False)
+    table = groups.agg(times=("speech_id", "size"), speakers=("speaker_id", "nunique"), sections=("section", "nunique"))
+    return table[table["times"] > 1].sort_values("times", ascending=False, kind="stable").reset_index()
 
 
 def _reasons(frame: "pd.DataFrame", rules: KeepRules) -> "pd.Series":
@@ -123,15 +144,6 @@ def _group_order(groups: "pd.Series", by: str, seed: int) -> list[Any]:
 
     names = sorted(groups.unique())
     return names if by == "by-date" else [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
-
-
-def leaks(train: "pd.DataFrame", test: "pd.DataFrame") -> dict[str, int]:
-    """Return how many test speeches have their text, their debate or their speaker in training too."""
-    return {
-        "same text": int(test["text"].isin(set(train["text"])).sum()),
-        "same debate": int(debate_of(test).isin(set(debate_of(train))).sum()),
-        "same speaker": int(test["speaker_id"].isin(set(train["speaker_id"])).sum()),
-    }
 
 
 def to_records(frame: "pd.DataFrame") -> list[dict[str, Any]]:

@@ -3,18 +3,23 @@
 >>> draw_dataset(kept)          # doctest: +SKIP
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from parliabench_utils.corpus import cleaning
 from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
 from parliabench_utils.corpus.people import Person
 from parliabench_utils.corpus.safe_xml import TEI, read_xml
-from parliabench_utils.corpus.topics import CAP_TO_EUROVOC, EUROVOC_DOMAINS
+from parliabench_utils.corpus.topics import CAP_TO_EUROVOC, EUROVOC_DOMAINS, UNREACHABLE
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+PAPER_TABLE_3 = Path(__file__).parents[1] / "results/paper_tables/table03_parties.csv"
 
 
 def debate_xml(path: Path, n_utterances: int = 2, max_chars: int = 220) -> str:
@@ -75,10 +80,46 @@ def procedure_rows(speeches: "pd.DataFrame") -> "pd.DataFrame":
     return rows.assign(rule=rules)
 
 
-def party_table(kept: "pd.DataFrame") -> "pd.DataFrame":
-    """Return Table 3 as run: party, orientation, speeches, speakers, active period (years of its speeches)."""
-    years = kept["date"].dt.year
-    groups = kept.assign(year=years).groupby("party")
+def is_paper_corpus(corpus: Mapping[str, Any]) -> bool:
+    """Whether `corpus` (`read_corpus`'s attrs) is the paper's: the whole of ParlaMint-GB 5.0."""
+    return (corpus["corpus_id"], corpus["edition"], corpus["n_files"]) == ("ParlaMint-GB", "5.0", 2209)
+
+
+# Sections 3.1 and 3.2; the lengths and the houses (of the models' inputs) are the project page's.
+_PAPER = (447_778, 1_901, "2015-01-05", "2022-07-21", 223.2, 99.0, 278.7, 0.78, 0.22)
+
+
+def dataset_numbers(kept: "pd.DataFrame", corpus: Mapping[str, Any]) -> "pd.DataFrame":
+    """Return size, period, lengths and houses of the data set; beside them the paper's where the corpus is the paper's."""
+    import pandas as pd
+
+    days, words, houses = kept["date"].dt.date, kept["n_words"], kept["house"].value_counts(normalize=True)
+    lengths = [round(float(value), 1) for value in (words.mean(), words.median(), words.std())]
+    shares = [round(float(houses.get(name, 0)), 2) for name in ("House of Commons", "House of Lords")]
+    ours = [len(kept), kept["speaker_id"].nunique(), str(days.min()), str(days.max()), *lengths, *shares]
+    names = (
+        "speeches",
+        "speakers",
+        "first day",
+        "last day",
+        "mean words",
+        "median words",
+        "sd of words",
+        "Commons",
+        "Lords",
+    )
+    table = pd.DataFrame({"this run": pd.Series(ours, index=names, dtype=object)})
+    return table.assign(paper=list(_PAPER)) if is_paper_corpus(corpus) else table
+
+
+def party_table(kept: "pd.DataFrame", corpus: Mapping[str, Any] | None = None) -> "pd.DataFrame":
+    """Return Table 3 as run: party, orientation, speeches, speakers, active period (years of its speeches).
+
+    With the paper's own corpus, the paper's speeches and speakers stand beside them.
+    """
+    import pandas as pd
+
+    groups = kept.assign(year=kept["date"].dt.year).groupby("party")
     table = groups.agg(
         orientation=("orientation", "first"),
         speeches=("speech_id", "size"),
@@ -86,24 +127,48 @@ def party_table(kept: "pd.DataFrame") -> "pd.DataFrame":
         first=("year", "min"),
         last=("year", "max"),
     )
-    table["active_period"] = [
-        f"{a}" if a == b else f"{a}–{b}" for a, b in zip(table["first"], table["last"], strict=True)
-    ]
-    return table.drop(columns=["first", "last"]).sort_values("speeches", ascending=False).reset_index()
+    years = zip(table.pop("first"), table.pop("last"), strict=True)
+    table["active_period"] = [f"{a}" if a == b else f"{a}–{b}" for a, b in years]
+    if corpus and is_paper_corpus(corpus):
+        published = pd.read_csv(PAPER_TABLE_3, index_col="party")[["speeches", "speakers"]]
+        table = table.join(published.add_suffix("_paper"))
+    return table.sort_values("speeches", ascending=False, kind="stable").reset_index()
 
 
 def topic_table(kept: "pd.DataFrame") -> "pd.DataFrame":
-    """Return Table 4 as run: each CAP category, its direct domain if it has one, speeches, and the commonest domain found."""
+    """Return Table 4 as run: each CAP category, its direct domain if it has one, speeches, and the three commonest domains."""
     import pandas as pd
 
     rows = []
     for name, domain in CAP_TO_EUROVOC.items():
-        found = kept.loc[kept["cap_topic"] == name, "topic"]
-        method = "direct" if domain else "automated"
-        commonest = found.value_counts().index[0] if len(found) else None
-        rows.append((name, domain, method, len(found), commonest))
-    columns = ["cap_category", "eurovoc_domain", "method", "speeches", "commonest_domain"]
-    return pd.DataFrame(rows, columns=columns)
+        found = kept.loc[kept["cap_topic"] == name, "topic"].value_counts()
+        shown = ", ".join(f"{topic} {n}" for topic, n in found.head(3).items())
+        rows.append((name, domain, "direct" if domain else "automated", found.sum(), shown))
+    return pd.DataFrame(rows, columns=["cap_category", "eurovoc_domain", "method", "speeches", "domains_found"])
+
+
+def draw_confusion(counts: "pd.DataFrame") -> "Figure":
+    """Return `topics.confusion` as a heat map: counts as numbers, shares of the row as shades, a line before the unreachable."""
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(11, 1.8 + 0.36 * len(counts)), layout="constrained")
+    shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
+    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for (row, column), n in np.ndenumerate(counts.to_numpy()):
+        if n:
+            ax.text(
+                column,
+                row,
+                f"{n}",
+                ha="center",
+                va="center",
+                color="white" if shares.iat[row, column] > 0.5 else "black",
+            )
+    ax.set_xticks(range(counts.shape[1]), counts.columns, rotation=40, ha="right")
+    ax.set_yticks(range(len(counts)), counts.index)
+    ax.axvline(counts.shape[1] - len(UNREACHABLE) - 0.5, color="#c44e52")
+    ax.set(xlabel="classifier", ylabel="Table 4")
+    return figure
 
 
 def draw_dataset(kept: "pd.DataFrame") -> "Figure":

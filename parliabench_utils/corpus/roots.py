@@ -37,6 +37,8 @@ class Corpus:
     organisations: dict[str, Organisation]
     topics: dict[str, str]
     orientation_source: str
+    title: str
+    edition: str
 
 
 def open_corpus(root: Path, people: Path | None = None, stop: bool = True) -> tuple[Corpus, list[dict]]:
@@ -55,7 +57,10 @@ def open_corpus(root: Path, people: Path | None = None, stop: bool = True) -> tu
     if not files and not dropped:
         raise CorpusError(root_file, None, "lists no sitting files")
     topics = CAP_TOPICS | _read_topics([element for element, _ in lists])
-    return Corpus(corpus_id, files, persons, organisations, topics, source), dropped
+    header = f"{TEI}teiHeader/{TEI}fileDesc"
+    title = one_line(tree.findtext(f"{header}/{TEI}titleStmt/{TEI}title") or corpus_id)
+    edition = one_line(tree.findtext(f"{header}/{TEI}editionStmt/{TEI}edition") or "unknown")
+    return Corpus(corpus_id, files, persons, organisations, topics, source, title, edition), dropped
 
 
 def find_root(root: Path) -> Path:

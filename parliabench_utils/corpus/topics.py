@@ -4,11 +4,14 @@
 ('Transport', None)
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from parliabench_utils.corpus.eurovoc import DOMAIN_CODES
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from parliabench_utils.corpus.topic_classifiers import TopicClassifier
 
 # ParlaMint-taxonomy-topic (5.0): id -> CAP major topic. `argic` is upstream's spelling.
 CAP_TOPICS = {
@@ -54,78 +57,83 @@ _DIRECT = {
 }
 # Table 4: 13 direct mappings; None = the classifier decides.
 CAP_TO_EUROVOC = {name: _DIRECT.get(name) for name in CAP_TOPICS.values()}
-
-# The 21 EuroVoc domains by Table 11's names, each with our own sentence for the embedding classifier.
-DOMAIN_DESCRIPTIONS = {
-    "Agri-Foodstuffs": "Food and drink: food safety and labelling, nutrition, meat, dairy, sugar, beverages, supermarkets.",
-    "Agriculture, Forestry and Fisheries": "Farmers, farm payments, livestock, crops, forests, fishing fleets and quotas.",
-    "Business and Competition": "Companies, small firms, high street shops, insolvency, corporate governance, monopolies, "
-    "consumer protection and tourism.",
-    "Economics": "The economy: growth, inflation, cost of living, regional policy, levelling up, economic forecasts.",
-    "Education and Communications": "Schools, universities, teachers, children's learning, the press, broadcasting, the "
-    "BBC, the internet, arts and libraries.",
-    "Employment and Working Conditions": "Jobs, unemployment, wages, the minimum wage, trade unions, strikes, workers' rights.",
-    "Energy": "Electricity, gas and oil supply, nuclear power, wind and solar power, fracking, household energy bills.",
-    "Environment": "Climate change, net zero, pollution, water and air quality, waste, nature, wildlife and floods.",
-    "European Union": "Brexit and the European Union: the withdrawal agreement, EU law, the single market, the Commission.",
-    "Finance": "Taxes, banks, credit, pensions funds, insurance, public spending, the Budget, government borrowing and debt.",
-    "Geography": "Particular places: Scotland, Wales, Northern Ireland, English regions, towns, islands and coasts.",
-    "Industry": "Manufacturing: steel, cars, chemicals, aerospace, shipbuilding, textiles, construction, house building.",
-    "International Organisations": "The United Nations, NATO, the World Health Organisation, the Council of Europe and "
-    "the Commonwealth as bodies.",
-    "International Relations": "Foreign affairs, war, the armed forces and defence, diplomacy, sanctions, overseas aid, "
-    "human rights abroad, refugees from conflicts.",
-    "Law": "Courts, judges, the police, crime, prisons, sentencing, civil rights, equality and discrimination, migration law, "
-    "justice and the rule of law.",
-    "Politics": "Parliament, elections, voting, ministers, the civil service, local councils, devolution, the constitution, "
-    "parliamentary procedure.",
-    "Production, Technology and Research": "Technology, artificial intelligence, data, innovation, research funding, "
-    "patents, digital infrastructure.",
-    "Science": "Natural sciences and the humanities: physics, biology, medicine as a science, space, history, archaeology.",
-    "Social Questions": "Hospitals, the NHS, doctors and nurses, social care, benefits, housing and homelessness, "
-    "families, disabled people, migration, sport, culture and religion.",
-    "Trade": "Imports and exports, customs, tariffs, trade agreements, retail markets and international trade.",
-    "Transport": "Railways, trains, buses, roads, cycling, airports, aviation, ports, ferries and shipping.",
-}
-EUROVOC_DOMAINS = tuple(DOMAIN_DESCRIPTIONS)
+EUROVOC_DOMAINS = tuple(sorted(DOMAIN_CODES.values()))
+UNREACHABLE = tuple(
+    name for name in EUROVOC_DOMAINS if name not in _DIRECT.values()
+)  # by a direct mapping: eight of 21
 
 
-def classify_topics(texts: Sequence[str], encoder, sections: Sequence[str] | None = None) -> "pd.DataFrame":
-    """Return the nearest EuroVoc domain of each text: columns `topic`, `score`, one row a text.
-
-    Zero-shot: a text and the 21 written descriptions above are embedded by `encoder` (a `SentenceEncoder`), and the description
-    with the highest cosine wins, whatever its value: there is no threshold, `score` in [-1, 1] is recorded. With `sections`
-    (headings of the texts' debates) the score is the mean of the two cosines: a speech often takes its heading for granted.
-    A text without an embedding (NaN) gets topic None and score NaN.
-    """
-    import numpy as np
-    import pandas as pd
-
-    if not len(texts):
-        return pd.DataFrame({"topic": pd.Series(dtype=str), "score": pd.Series(dtype=float)})
-    domains = np.asarray(encoder.encode(list(DOMAIN_DESCRIPTIONS.values())))
-    cosines = np.asarray(encoder.encode(list(texts))) @ domains.T
-    if sections is not None:
-        headings = np.nan_to_num(np.asarray(encoder.encode(list(sections))) @ domains.T)
-        cosines = (cosines + headings) / 2
-    missing = np.isnan(cosines).any(axis=1)
-    best = np.nan_to_num(cosines, nan=-1.0).argmax(axis=1)
-    topics = [None if gone else EUROVOC_DOMAINS[index] for gone, index in zip(missing, best, strict=True)]
-    scores = np.where(missing, np.nan, np.take_along_axis(cosines, best[:, None], axis=1)[:, 0])
-    return pd.DataFrame({"topic": topics, "score": scores.round(6)})
-
-
-def assign_topics(speeches: "pd.DataFrame", encoder, classify_all: bool = False) -> "pd.DataFrame":
+def assign_topics(
+    speeches: "pd.DataFrame", classifier: "TopicClassifier", classify_all: bool = False
+) -> "pd.DataFrame":
     """Return `speeches` (columns `cap_topic`, `text`, `section`) with `topic`, `topic_method` and `topic_score`.
 
-    Method `direct` is a mapping of Table 4 (score 1), `embedding` the classifier's. `classify_all` sends every speech through the
-    classifier, direct mapping or not.
+    Method `direct` is a mapping of Table 4 (score 1), else it is the classifier's name and the score is its own. `classify_all`
+    sends every speech through the classifier, direct mapping or not. `topic` is None where the classifier finds none.
     """
-    direct = speeches["cap_topic"].map(lambda name: None if classify_all else CAP_TO_EUROVOC.get(name))
-    is_open = direct.isna().to_numpy()
-    rest = speeches[is_open]
-    found = classify_topics(rest["text"].tolist(), encoder, rest["section"].fillna("").tolist())
-    topic, score = direct.to_numpy(object, copy=True), (~is_open).astype(float)
-    topic[is_open], score[is_open] = found["topic"].to_numpy(), found["score"].to_numpy()
-    method = ["embedding" if classified else "direct" for classified in is_open]
-    return speeches.assign(topic=topic, topic_method=method, topic_score=score)
+    direct = [None if classify_all else CAP_TO_EUROVOC.get(name) for name in speeches["cap_topic"]]
+    topics = speeches.assign(topic=direct, topic_method="direct", topic_score=1.0).astype({"topic": object})
+    is_open = topics["topic"].isna()
+    if is_open.any():
+        found = _classify(topics[is_open], classifier)
+        topics.loc[is_open, ["topic", "topic_score"]] = found[["topic", "score"]].to_numpy(object)
+        topics.loc[is_open, "topic_method"] = classifier.name
+    return topics.astype({"topic_score": float})
+
+
+def _classify(speeches: "pd.DataFrame", classifier: "TopicClassifier") -> "pd.DataFrame":
+    return classifier.classify(speeches["text"].tolist(), speeches["section"].fillna("").tolist())
+
+
+def second_opinion(speeches: "pd.DataFrame", classifier: "TopicClassifier", at_most: int, seed: int) -> "pd.DataFrame":
+    """Return what the classifier says of speeches that Table 4 maps directly: columns `cap_topic`, `direct`, `classified`.
+
+    At most `at_most` of them, drawn by `seed`, in the corpus's order. An empty frame for a corpus without topics.
+    """
+    mapped = speeches[["cap_topic", "text", "section"]].assign(direct=speeches["cap_topic"].map(_DIRECT))
+    mapped = mapped[mapped["direct"].notna()]
+    sample = mapped.sample(min(at_most, len(mapped)), random_state=seed).sort_index()
+    classified = _classify(sample, classifier)["topic"].to_numpy() if len(sample) else []
+    return sample[["cap_topic", "direct"]].assign(classified=classified).reset_index(drop=True)
+
+
+def direct_cost(opinions: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a row a directly mapped CAP category: its domain, speeches, and shares of them where the classifier agrees,
+    chooses one of the eight unreachable domains, and which domain it prefers to the mapping.
+    """
+    import pandas as pd
+
+    rows = []
+    for (cap, domain), group in opinions.groupby(["cap_topic", "direct"], sort=False):
+        others = group.loc[group["classified"] != domain, "classified"].value_counts()
+        unreachable = group["classified"].isin(UNREACHABLE).mean()
+        agreed = (group["classified"] == domain).mean()
+        rows.append((cap, domain, len(group), agreed, unreachable, others.index[0] if len(others) else None))
+    columns = ["cap_category", "eurovoc_domain", "speeches", "agreement", "unreachable", "commonest_other"]
+    return pd.DataFrame(rows, columns=columns).sort_values("speeches", ascending=False, ignore_index=True)
+
+
+def confusion(opinions: "pd.DataFrame") -> "pd.DataFrame":
+    """Return counts: the directly mapped domains as rows, the classifier's as columns, the eight unreachable ones last."""
+    import pandas as pd
+
+    reached = [name for name in EUROVOC_DOMAINS if name not in UNREACHABLE]
+    table = pd.crosstab(opinions["direct"], opinions["classified"])
+    return table.reindex(
+        index=[name for name in reached if name in table.index], columns=[*reached, *UNREACHABLE], fill_value=0
+    )
+
+
+def agreement(opinions: "pd.DataFrame") -> dict[str, float]:
+    """Return how many speeches were compared, the share on which both agree, its mean over the mapped domains, and what always
+    naming the commonest domain would reach. An empty dict where there is nothing to compare.
+    """
+    if opinions.empty:
+        return {}
+    agreed = opinions["classified"] == opinions["direct"]
+    return {
+        "speeches": len(opinions),
+        "agreement": round(float(agreed.mean()), 4),
+        "mean over domains": round(float(agreed.groupby(opinions["direct"]).mean().mean()), 4),
+        "commonest domain": round(float(opinions["direct"].value_counts(normalize=True).iloc[0]), 4),
+    }

@@ -85,7 +85,12 @@ def source_files(notebook: Path) -> list[Path]:
 
 
 def _room_data(room: Path) -> list[Path]:
-    return [path for kind in ("templates/*", "paper_tables/*.csv") for path in room.glob(kind) if path.is_file()]
+    return [
+        path
+        for kind in ("templates/*", "paper_tables/*.csv", "eurovoc/*.csv")
+        for path in room.glob(kind)
+        if path.is_file()
+    ]
 
 
 def _imported_names(file: Path) -> set[str]:

@@ -1,27 +1,33 @@
 """What is kept, the split, topics, prompts and references, on made-up rows."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parliabench_utils.corpus import topics
 from parliabench_utils.corpus.card import DATA_FILES, write_card
 from parliabench_utils.corpus.dataset import (
+    PAPER_KEYS,
     SPLITS,
     KeepRules,
     debate_of,
+    drop_without_topic,
     human_rows,
     keep_speeches,
-    leaks,
     repair,
+    repeated_texts,
     split,
     to_records,
 )
-from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
+from parliabench_utils.corpus.leaks import closest_copies, companions, copies, leak_table, shingles
+from parliabench_utils.corpus.overview import dataset_numbers, party_table
 from parliabench_utils.corpus.prompts import Contexts, PromptRules, draw_prompts
 from parliabench_utils.corpus.references import choose_references
+from parliabench_utils.run.artefacts import write_csv, write_jsonl
+from tests.corpus.corpus_files import LetterEncoder
 
 PARTIES = ("Conservative", "Labour", "Green Party")
 
@@ -55,14 +61,6 @@ def speeches(n=240, seed=0):
 
 def with_topics(frame):
     return frame.assign(topic=frame["cap_topic"], topic_method="direct", topic_score=1.0, n_words=50)
-
-
-class LetterEncoder:
-    """A vector of letter counts: equal texts are nearest, no weights needed."""
-
-    def encode(self, texts):
-        rows = np.array([[text.count(chr(97 + i)) + 1e-3 for i in range(26)] for text in texts], dtype=np.float32)
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 RULES = KeepRules(min_speeches=5, min_words=35, max_words=400, excluded_sections=["Points of Order"])
@@ -99,9 +97,10 @@ def test_a_split_keeps_its_groups_whole(by):
     train, test = split(frame, 0.8, by, 42)
     assert sorted([*train["speech_id"], *test["speech_id"]]) == frame["speech_id"].tolist()
     assert abs(len(train) / len(frame) - 0.8) < 0.08
-    found = leaks(train, test)
-    assert by != "by-debate" or found["same debate"] == 0
-    assert by != "by-speaker" or found["same speaker"] == 0
+    found = companions(train, test)
+    own = {"by-debate": "same_debate", "by-speaker": "same_speaker", "by-date": "same_day"}
+    assert found.any().all() if by == "random" else not found[own[by]].any()
+    assert not set(train["speech_id"]) & set(test["speech_id"])
     assert by != "by-date" or train["date"].max() < test["date"].min()
     assert split(frame, 0.8, by, 42)[0].equals(train)
 
@@ -113,30 +112,6 @@ def test_wrong_settings_are_refused():
         split(speeches(20), 1.5, "random", 1)
     with pytest.raises(ValueError, match="min_words"):
         keep_speeches(speeches(20), KeepRules(min_words=50, max_words=40))
-
-
-def test_table_4_and_the_scale():
-    mapped = [domain for domain in topics.CAP_TO_EUROVOC.values() if domain]
-    assert len(topics.CAP_TO_EUROVOC) == 23 and len(mapped) == 13 and set(mapped) < set(topics.EUROVOC_DOMAINS)
-    assert len(topics.EUROVOC_DOMAINS) == 21
-    assert list(ORIENTATION_SCALE.values()) == list(range(-6, 7)) and ORIENTATION_SCALE["Centre"] == 0
-
-
-def test_names_are_the_papers():
-    from parliabench_utils.results.paper import published
-
-    assert set(published(11)["topic"]) == set(topics.EUROVOC_DOMAINS)
-
-
-def test_topics_are_mapped_or_classified():
-    transport = topics.DOMAIN_DESCRIPTIONS["Transport"]
-    rows = [("Energy", "zzz", "z"), ("Health", transport, transport), (None, "x", None)]
-    frame = pd.DataFrame(rows, columns=["cap_topic", "text", "section"])
-    found = topics.assign_topics(frame, LetterEncoder())
-    assert found["topic"].tolist()[:2] == ["Energy", "Transport"]
-    assert found["topic_method"].tolist() == ["direct", "embedding", "embedding"] and found["topic_score"].iat[0] == 1
-    assert (topics.assign_topics(frame, LetterEncoder(), classify_all=True)["topic_method"] == "embedding").all()
-    assert topics.assign_topics(frame[:0], LetterEncoder()).empty
 
 
 def drawn(seed=42, **rules):
@@ -219,10 +194,120 @@ def test_human_rows_are_the_speeches_themselves():
     assert {row["finish_reason"] for row in rows} == {"human"}
 
 
-def test_the_card_names_files_and_hashes(tmp_path):
+CORPUS = {"corpus_id": "ParlaMint-GB", "title": "GB corpus", "edition": "5.0", "n_files": 3}
+
+
+def test_the_card_is_made_of_the_runs_facts(tmp_path):
     for name in DATA_FILES:
         (tmp_path / name).write_text("{}\n")
-    write_card(tmp_path, with_topics(speeches()), {"prompts": 20}, {"split": "a|b"})
+    parameters = {
+        "split": "a|b",
+        "seed": 42,
+        "n_threads": 2,
+        "topic_url": "http://here",
+        "excluded_sections": ["A", "B"],
+    }
+    write_card(tmp_path, with_topics(speeches()), {"prompts": 2000}, parameters, CORPUS)
     card = (tmp_path / "README.md").read_text()
-    assert card.startswith("---\nlicense: cc-by-4.0") and "240 speeches" in card and "| split | a\\|b |" in card
+    assert card.startswith("---\nlicense: cc-by-4.0") and "240 speeches" in card and "| prompts | 2,000 |" in card
+    assert "| split | a\\|b |" in card and "| seed | 42 |" in card and "| excluded_sections | A, B |" in card
+    assert "n_threads" not in card and "http" not in card and "Source: GB corpus, edition 5.0" in card
     assert card.count("ca3d163bab055381827226140568f3bef7eaac187cebd76878e0b63e9e442356") == len(DATA_FILES)
+    assert "Open Parliament Licence" in card and "Table 4 (score 1)" in card and "KEVLAR" not in card
+    invented = CORPUS | {"title": "GB corpus [invented for ParliaBench]"}
+    write_card(tmp_path, with_topics(speeches()), {}, {}, invented)
+    card = (tmp_path / "README.md").read_text()
+    assert "made up" in card and "Parliament Licence" not in card and "CLARIN" not in card
+
+
+def test_the_papers_numbers_stand_beside_its_own_corpus_only():
+    kept = with_topics(speeches())
+    assert list(dataset_numbers(kept, CORPUS)) == ["this run"] and "speeches_paper" not in party_table(kept, CORPUS)
+    whole = CORPUS | {"n_files": 2209}
+    assert dataset_numbers(kept, whole).loc["speeches"].tolist() == [240, 447_778]
+    assert party_table(kept, whole).set_index("party").loc["Labour", "speeches_paper"] == 108_831
+
+
+# --- leaks ------------------------------------------------------------------------------------------------------------
+LONG = "I am grateful to the Minister for her answer about the buses that run to the village on a Sunday in winter"
+
+
+def brute_force_share(test, train, n=8):
+    def runs(text):
+        tokens = re.findall(r"\w+", text.lower())
+        return {tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)}
+
+    return [max(len(runs(a) & runs(b)) / max(len(runs(a)), 1) for b in train) for a in test]
+
+
+def test_copies_are_shares_of_runs_of_eight_words():
+    train = ["Order.", LONG, LONG.replace("buses", "trains")]
+    test = [LONG.upper() + "!", LONG + " " + "and so on and on " * 4, "My Lords, no.", LONG.replace("village", "town")]
+    share, rows = copies(shingles(test), shingles(train))
+    assert share == pytest.approx(brute_force_share(test, train)) and share[0] == 1 and share[2] == 0
+    assert rows[[0, 1, 3]].tolist() == [1, 1, 1]
+    assert copies(shingles(test), shingles(train), block=1)[0].tolist() == share.tolist()
+
+
+def test_a_leak_table_has_a_row_a_split():
+    frame = speeches(120).assign(cap_topic="Energy")
+    frame.loc[:9, "text"] = LONG
+    divided = {by: split(frame, 0.8, by, 1) for by in SPLITS}
+    table = leak_table(frame, divided, 0.5)
+    assert table.index.tolist() == list(SPLITS) and (table["train"] + table["test"] == 120).all()
+    assert (
+        table.loc["by-debate", "same_debate"]
+        == table.loc["by-speaker", "same_speaker"]
+        == table.loc["by-date", "same_day"]
+        == 0
+    )
+    assert table.loc["random", "near_copy"] > 0 and (table["copy_or_debate"] >= table["near_copy"]).all()
+    shown = closest_copies(*divided["random"], k=1)
+    assert shown["share"].tolist() == [1] and (shown["test_text"] == shown["training_text"]).all()
+
+
+def test_repeated_texts_are_counted():
+    frame = speeches(30)
+    assert repeated_texts(frame).empty
+    frame.loc[[1, 4, 7], "text"] = "I thank the Minister."
+    assert repeated_texts(frame)[["text", "times"]].to_numpy().tolist() == [["I thank the Minister.", 3]]
+
+
+def test_a_speech_without_a_topic_is_dropped_with_its_reason():
+    frame = with_topics(speeches(5)).astype({"topic": object})
+    frame.loc[2, "topic"] = None
+    kept, dropped = drop_without_topic(frame, pd.DataFrame(columns=["id", "rule", "text"]))
+    assert len(kept) == 4 and dropped[["id", "rule"]].to_numpy().tolist() == [["u002", "no topic found"]]
+
+
+def test_thresholds_that_leave_nothing_are_told():
+    with pytest.raises(ValueError, match=r"no speech is left of 60 utterances \(party below min_speeches 60\)"):
+        keep_speeches(speeches(60), KeepRules(min_speeches=1000))
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+def test_the_files_load_as_the_card_says(tmp_path, monkeypatch):
+    """`load_dataset("json")` of each file, and of the folder by the card's configs."""
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    from datasets import load_dataset
+
+    train, test, prompts, _ = drawn()
+    references = choose_references(prompts, Contexts(train), LetterEncoder(), 2, 3)
+    folder = tmp_path / "data"
+    rows = {
+        "train": train.to_dict("records"),
+        "test": test.to_dict("records"),
+        "prompts": prompts,
+        "references": references,
+    }
+    for name, content in rows.items():
+        write_jsonl(folder / f"{name}.jsonl", content)
+    write_csv(folder / "dropped.csv", pd.DataFrame(columns=["id", "rule", "text"]))
+    write_card(folder, with_topics(speeches()), {}, {}, CORPUS)
+    files = {"train": str(folder / "train.jsonl"), "test": str(folder / "test.jsonl")}
+    loaded = load_dataset("json", data_files=files, cache_dir=str(tmp_path / "cache"))
+    assert loaded["train"].num_rows == len(train) and set(PAPER_KEYS) <= set(loaded["test"].column_names)
+    assert loaded["test"][0]["Prompts"] == test["Prompts"].iat[0]
+    for config, splits in {"speeches": {"train", "test"}, "prompts": {"train"}, "references": {"train"}}.items():
+        assert set(load_dataset(str(folder), config, cache_dir=str(tmp_path / "cache"))) == splits
+    assert load_dataset(str(folder), "prompts", cache_dir=str(tmp_path / "cache"))["train"].num_rows == len(prompts)
