@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from parliabench_utils.models.attention import use_folded_attention
 from parliabench_utils.models.packaged import file_sha256, packaged_smollm2, quiet_loading
 from parliabench_utils.run.params import read_yaml
 from parliabench_utils.run.project import project_root
@@ -280,4 +281,6 @@ def load_model(
         if wanted != "nf4":
             model = model.merge_and_unload()
         fingerprint += f" + adapter {digest[:12]}"
+    if purpose == "generate" and spec.attention == "sdpa":
+        use_folded_attention(model)
     return LoadedModel(model.eval(), tokenizer, spec, fingerprint, precision_text)
