@@ -16,20 +16,20 @@
 # **Question.** What does the run look like at a glance, and what must a reader know before believing it?
 #
 # **In the paper:** Figures 1 to 8; s1 to s4 are ours. **Reads:** the dataset (02), `08_statistics/` and `tables/`. **Writes:**
-# each figure in `figures/` as PDF and PNG with its values as CSV and a JSON that names its inputs; `report.html`, one file
-# without network or script. **Takes:** under a minute.
+# each figure in `figures/` as PDF and PNG with its values as CSV and a JSON that names its inputs; `release/`, the generated
+# speeches in the paper's format; `report.html`, one file that needs no network. **Takes:** under a minute.
 
 # %% tags=["parameters"]
 run = "demo"  # name of the folder under outputs/
 profile = "demo"  # which parameter files were read
-seed = 42  # not used here: nothing is drawn at random
+seed = 42  # draws the speeches that the report holds, where the run has more
 data_root = "data"  # not used here; all notebooks share these keys
 models = ["smollm2-135m", "smollm2-135m-nf4"]  # rows of the tables, in this order; the paper: five models (section 5.1)
 types = ["baseline", "fine-tuned"]  # what is compared with what
 n_threads = 2  # for numerical libraries
 offline = True  # never ask a model hub
 judge = "smollm2-constrained"  # the judge that the report's warnings are about; the paper: Flow-Judge-v0.1
-n_samples = 12  # prompts whose speeches the report shows side by side (the paper's appendix 12)
+browser_prompts = 24  # most prompts whose speeches the report holds; the demo has fewer
 
 # %%
 from parliabench_utils.run import start
@@ -157,9 +157,27 @@ Image(figures.write_figure(figures.s4(pd.read_csv(source), note, (source,)), run
 # %% [markdown]
 # A metric whose interval crosses the dashed line cannot tell a member's speech from a model's.
 #
+# ## What others can use
+#
+# All generated speeches in the paper's format, marked as AI-generated, with a card; and of each model and type the best, the median
+# and the worst by composite, which is the plain mean of all normalised metrics.
+
+# %%
+from parliabench_utils.results import release
+from parliabench_utils.results.report_parts import model_rows, warnings
+
+scores = release.with_composite(pd.read_parquet(statistics / "scores.parquet"), release.normalisation_of(run.folder))
+specs = [read_model_spec(model) for model in run.params.models]
+caution = warnings(run.folder, specs, run.params.judge, rows["prompt_id"].nunique())
+release.write_release(run.folder, scores, names, model_rows(specs), caution)
+release.representative(scores)[["model", "type", "role", "composite", "Party", "Topic", "generated_speech"]]
+
+# %% [markdown]
+# Read a best one beside a worst one: does the composite put them in the order in which you would?
+#
 # ## The report
 #
-# Headline, figures, tables, speeches side by side, what was dropped and why, and every place where this run differs from the
+# Headline, figures, tables, a browser for the speeches, what was dropped and why, and every place where this run differs from the
 # paper's set-up.
 
 # %%
@@ -167,10 +185,12 @@ from parliabench_utils.results.report import headline, write_report
 
 write_report(
     run.folder,
+    scores,
     profile=run.params.profile,
     models=run.params.models,
     judge=run.params.judge,
-    n_samples=run.params.n_samples,
+    browser_prompts=run.params.browser_prompts,
+    seed=run.params.seed,
 )
 print(headline(run.folder))
 
@@ -180,8 +200,8 @@ print(headline(run.folder))
 # - Each picture has its numbers beside it (`figures/*.csv`) and names the files that it was drawn from.
 # - The report opens with its warnings; a headline number without them is not ours.
 #
-# **Written:** `figures/` and `report.html`. **Dropped:** nothing here; the report lists what earlier stages left out. **Next:**
-# read the report, then try `--profile small` on a real corpus.
+# **Written:** `figures/`, `release/` and `report.html`. **Dropped:** nothing here; the report lists what earlier stages left out.
+# **Next:** open the report, find the best and the worst speech for one party, then try `--profile small` on a real corpus.
 
 # %%
 run.finish()

@@ -23,15 +23,32 @@ if TYPE_CHECKING:
 MODEL_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7A5195")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 HUMAN_COLOUR = "#444444"
-INK, GREY, PALE, BAR = "#222222", "#6B6B6B", "#E4E4E4", "#4C78A8"
-GOOD, BAD = "#0072B2", "#D55E00"  # blue and vermilion: told apart by everybody
+INK, GREY, PALE, BAR, PALE_BAR = "#222222", "#6B6B6B", "#E4E4E4", "#4C78A8", "#D3DEEA"
 HEAT = "cividis"
-WIDTH = 6.9  # inches: the text width of a two-column paper
+WIDTH, COLUMN = (
+    6.9,
+    3.35,
+)  # inches: the text and one column of a two-column paper; a figure is drawn for the one or the other
+SMALL = 6  # points; no text is smaller
+# The parties' own colours, used where a bar is a party and nowhere else; the four groups that are no parties are grey.
+PARTY_COLOURS = {
+    "Conservative": "#0087DC",
+    "Labour": "#E4003B",
+    "Liberal Democrats": "#FAA61A",
+    "Scottish National Party": "#FDF38E",
+    "Democratic Unionist Party": "#D46A4C",
+    "Plaid Cymru": "#005B54",
+    "Green Party": "#6AB023",
+    "Crossbench": "#9A9A9A",
+    "Independent": "#C4C4C4",
+    "Non-Affiliated": "#DDDDDD",
+    "Bishops": "#6E6E6E",
+}
 DPI = 200
 RC = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine draws the same
-    "font.size": 8,
-    "axes.titlesize": 9,
+    "font.size": 7.5,
+    "axes.titlesize": 8.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.edgecolor": GREY,
@@ -105,7 +122,11 @@ def model_style(models: Sequence[str]) -> dict[str, dict[str, str]]:
 def footnote(figure: "Figure", text: str) -> None:
     """A small grey line under the panels; long text is wrapped to the figure's width."""
     figure.supxlabel(
-        fill(text, int(18 * figure.get_figure(root=True).get_figwidth())), fontsize=6.5, color=GREY, x=0.01, ha="left"
+        fill(text, int(19 * figure.get_figure(root=True).get_figwidth())),
+        fontsize=SMALL + 0.2,
+        color=GREY,
+        x=0.01,
+        ha="left",
     )
 
 
@@ -114,12 +135,12 @@ def heatmap(
     values: pd.DataFrame,
     decimals: int = 3,
     limits: tuple[float, float] | None = None,
-    colours: str = HEAT,
-    narrow: int = 4,
+    upright: int = 4,
 ) -> None:
     """Cells with their numbers, dark text on light cells; an undefined cell stays white with a dash.
 
-    Column names are set on short lines where there are more than `narrow` columns.
+    The palette grows lighter from end to end, so that a grey print can be read. Where there are `upright` columns or more, their
+    names stand upright.
     """
     import matplotlib as mpl
     import numpy as np
@@ -127,16 +148,15 @@ def heatmap(
     data = values.to_numpy(dtype=float)
     known = data[~np.isnan(data)]
     low, high = limits or ((known.min(), known.max()) if known.size else (0.0, 1.0))
-    scale, palette = mpl.colors.Normalize(low, high if high > low else low + 1e-9), mpl.colormaps[colours]
+    scale, palette = mpl.colors.Normalize(low, high if high > low else low + 1e-9), mpl.colormaps[HEAT]
     axes.imshow(np.ma.masked_invalid(data), cmap=palette, norm=scale, aspect="auto")
     for (row, column), value in np.ndenumerate(data):
         text = "—" if np.isnan(value) else f"{value:.{decimals}f}"
         light = np.isnan(value) or _luminance(palette(scale(value))) > 0.3
-        axes.text(column, row, text, ha="center", va="center", fontsize=7, color=INK if light else "white")
-    axes.set_xticks(
-        range(len(values.columns)),
-        [fill(str(c), 9 if len(values.columns) > narrow else 13, break_long_words=False) for c in values.columns],
-    )
+        axes.text(column, row, text, ha="center", va="center", fontsize=SMALL + 0.3, color=INK if light else "white")
+    stands = len(values.columns) >= upright
+    names = [fill(str(c), 13 if stands else 9, break_long_words=False) for c in values.columns]
+    axes.set_xticks(range(len(names)), names, rotation=90 if stands else 0)
     axes.set_yticks(range(len(values.index)), values.index)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
@@ -152,6 +172,6 @@ def _luminance(colour: Sequence[float]) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def with_n(labels: Sequence[str], counts: Mapping[str, int]) -> list[str]:
-    """Group names with their number of speeches."""
-    return [f"{label}  (n = {counts[label]})" for label in labels]
+def with_n(labels: Sequence[str], counts: Mapping[str, int], width: int = 26) -> list[str]:
+    """Group names with their number of speeches in brackets, on two lines where they are long."""
+    return [fill(f"{label}\N{NO-BREAK SPACE}({counts[label]:,})", width) for label in labels]

@@ -12,10 +12,12 @@ from parliabench_utils.results.cells import HUMAN
 from parliabench_utils.results.compare import verdict
 from parliabench_utils.results.figure_style import (
     BAR,
+    COLUMN,
     GREY,
     INK,
     MODEL_COLOURS,
     RC,
+    SMALL,
     Drawing,
     footnote,
     heatmap,
@@ -32,15 +34,15 @@ def s1(table: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tuple[P
     columns = [*CONTEXTS, "overall"]
     labels = [set_label(m, t, names) for m, t in zip(table["model"], table["type"], strict=True)]
     with mpl.rc_context(RC):
-        figure = new_figure(1.2 + 0.27 * len(table), width=5.6)
+        figure = new_figure(1.5 + 0.24 * len(table), COLUMN)
         axes = figure.add_subplot()
         for position, (column, marker) in enumerate(zip(columns, "os^D", strict=True)):
             axes.plot(
                 table[column],
-                range(len(table)),
+                np.arange(len(table)) + 0.18 * (position - 1.5),
                 ls="none",
                 marker=marker,
-                ms=5.5,
+                ms=3.8,
                 color=MODEL_COLOURS[position],
                 label=column,
             )
@@ -49,18 +51,19 @@ def s1(table: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tuple[P
             range(len(table)),
             ls="none",
             marker="|",
-            ms=13,
-            mew=1.6,
+            ms=11,
+            mew=1.3,
             color=INK,
             label="overall by chance",
         )
         axes.set_yticks(range(len(table)), labels)
-        axes.set(xlabel="stability (Eq. 4, 100 = the same in every context)", ylim=(len(table) - 0.5, -0.5))
+        axes.set(xlabel="stability (Eq. 4)", ylim=(len(table) - 0.5, -0.5))
         axes.grid(axis="both")
-        figure.legend(loc="outside upper left", ncols=5, fontsize=7, columnspacing=1, handletextpad=0.2)
+        figure.legend(loc="outside upper left", ncols=3, fontsize=SMALL + 0.5, columnspacing=1, handletextpad=0.2)
         footnote(
             figure,
-            f"n = {int(table['n'].max())} speeches a set. By chance: groups of the same sizes dealt at random. {note}",
+            f"100: the same in every context. n = {int(table['n'].max()):,} speeches a set. By chance: groups of the same "
+            f"sizes dealt at random. {note}",
         )
     text = ", ".join(f"{label} {value:.1f}" for label, value in zip(labels, table["overall"], strict=True))
     return Drawing("s1", "Cross-context stability", f"Points; overall stability: {text}.", figure, table, inputs, note)
@@ -75,30 +78,33 @@ def s2(comparison: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tu
     models = list(dict.fromkeys(data["model"]))
     style, order = model_style(models), [m.name for m in METRICS]
     with mpl.rc_context(RC):
-        figure = new_figure(1.3 + 0.27 * len(order), width=5.6)
+        figure = new_figure(1.4 + (0.2 + 0.025 * len(models)) * len(order), COLUMN)
         axes = figure.add_subplot()
         for position, model in enumerate(models):
             part = data[data["model"] == model].set_index("metric").reindex(order)
-            y = np.arange(len(order)) + (position - (len(models) - 1) / 2) * min(0.2, 0.7 / len(models))
+            y = np.arange(len(order)) + (position - (len(models) - 1) / 2) * min(0.2, 0.8 / len(models))
             fill = [style[model]["color"] if known else "white" for known in part["significant"]]
             axes.scatter(
                 part["gain_d"],
                 y,
-                s=26,
+                s=15,
                 marker=style[model]["marker"],
                 c=fill,
                 edgecolors=style[model]["color"],
-                linewidths=1.2,
+                linewidths=0.9,
                 zorder=3,
             )
-            axes.plot([], [], ls="none", ms=5, label=names[model], **style[model])
+            axes.plot([], [], ls="none", ms=4, label=names[model], **style[model])
         axes.axvline(0, color=INK, lw=0.8)
         axes.set_yticks(range(len(order)), order)
-        axes.set(xlabel="Cohen's d, direction-aware (right: fine-tuned is better)", ylim=(len(order) - 0.4, -0.6))
+        axes.set(xlabel="Cohen's d, direction-aware", ylim=(len(order) - 0.4, -0.6))
         axes.grid(axis="both")
-        figure.legend(loc="outside upper left", ncols=min(len(models), 4), fontsize=7.5)
+        figure.legend(loc="outside upper left", ncols=2, fontsize=SMALL + 0.5)
         pairs = int(data["n_pairs"].max()) if len(data) else 0
-        footnote(figure, f"Filled: significant, paired test, Bonferroni. Up to {pairs} pairs a cell. {note}")
+        footnote(
+            figure,
+            f"Right of 0: fine-tuned is better. Filled: significant, paired test, Bonferroni. Up to {pairs:,} pairs a cell. {note}",
+        )
     alt = f"Points by metric for {len(models)} models; {int(data['significant'].sum())} of {len(data)} effects are significant."
     return Drawing("s2", "Effect sizes of fine-tuning", alt, figure, data, inputs, note)
 
@@ -110,12 +116,9 @@ def s3(correlations: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawi
     wide = correlations.pivot(index="first", columns="second", values="rho").reindex(index=judge, columns=order)
     counts = correlations[correlations["first"].isin(judge)]["n"]
     with mpl.rc_context(RC):
-        figure = new_figure(2.6)
+        figure = new_figure(2.5)
         axes = figure.add_subplot()
-        heatmap(axes, wide, decimals=2, limits=(-1, 1), colours="RdBu_r")
-        axes.tick_params(axis="x", rotation=40)
-        for label in axes.get_xticklabels():
-            label.set(ha="right", rotation_mode="anchor", text=label.get_text().replace("\n", " "))
+        heatmap(axes, wide, decimals=2, limits=(-1, 1))
         footnote(
             figure,
             f"Spearman's rho over generated speeches, n = {span(counts)}; a dash: no spread. {note}",
@@ -132,25 +135,26 @@ def s3(correlations: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawi
 def s4(preference: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing:
     """How often a human speech scores better than a generated one to the same prompt; 0.5 is guessing."""
     with mpl.rc_context(RC):
-        figure = new_figure(1.1 + 0.25 * len(preference), width=5.6)
+        figure = new_figure(1.1 + 0.22 * len(preference), COLUMN)
         axes = figure.add_subplot()
         for position, row in enumerate(preference.itertuples()):
             judged = METRIC_BY_NAME[row.metric].kind == "judge"
             colour, marker = (MODEL_COLOURS[1], "s") if judged else (BAR, "o")
-            axes.plot([row.low, row.high], [position, position], color=colour, lw=1.4)
-            axes.plot(row.preference, position, marker, color=colour, ms=5)
+            axes.plot([row.low, row.high], [position, position], color=colour, lw=1.2)
+            axes.plot(row.preference, position, marker, color=colour, ms=4)
         axes.axvline(0.5, color=INK, lw=0.8, ls="--")
-        axes.set_yticks(range(len(preference)), [f"{r.metric}  (n = {r.n})" for r in preference.itertuples()])
+        axes.set_yticks(range(len(preference)), [f"{r.metric} ({r.n:,})" for r in preference.itertuples()])
         axes.set(
             xlim=(0, 1),
             ylim=(len(preference) - 0.5, -0.5),
-            xlabel=f"P({HUMAN} speech scores better than a generated one)",
+            xlabel=f"P({HUMAN} speech scores better)",
         )
         axes.grid(axis="both")
-        axes.text(0.5, -0.55, "guessing ", ha="right", va="bottom", fontsize=6.5, color=GREY)
+        axes.text(0.5, -0.55, "guessing ", ha="right", va="bottom", fontsize=SMALL + 0.2, color=GREY)
         footnote(
             figure,
-            f"Circles: computed metrics, squares: the judge; 95 % intervals over prompts; ties count half. {note}",
+            "Against a generated speech to the same prompt; in brackets: pairs. Circles: computed metrics, squares: the judge; "
+            f"95 % intervals over prompts; ties count half. {note}",
         )
     text = ", ".join(f"{r.metric} {r.preference:.2f}" for r in preference.itertuples())
     return Drawing(

@@ -13,9 +13,10 @@ from parliabench_utils.results.figure_style import (
     BAR,
     GREY,
     INK,
-    MODEL_COLOURS,
     PALE,
+    PALE_BAR,
     RC,
+    SMALL,
     Drawing,
     footnote,
     new_figure,
@@ -131,16 +132,17 @@ def fig2(dataset: pd.DataFrame, inputs: tuple[Path, ...]) -> Drawing:
         (length, year), (topic, orientation) = upper.subplots(1, 2), lower.subplots(1, 2)
         panels = [
             _lengths(length, dataset["n_words"]),
-            _bars(topic, topics, "b", "Topics"),
-            _bars(orientation, _by_orientation(dataset), "c", "Orientation"),
             _years(year, dataset),
+            _bars(topic, topics, "c", "Topics"),
+            _bars(orientation, _by_orientation(dataset), "d", "Orientation"),
         ]
         footnote(lower, f"{len(dataset):,} speeches of this run's dataset (training and test).")
     data = pd.concat(panels, ignore_index=True)
     common = ", ".join(topics.index[::-1][:3])
     alt = (
-        f"Four panels on {len(dataset):,} speeches: lengths with a median of {dataset['n_words'].median():.0f} words; topics, "
-        f"most often {common}; orientations from left to right; speeches a year by house."
+        f"Four panels on {len(dataset):,} speeches: lengths with a median of {dataset['n_words'].median():.0f} words; speeches a "
+        f"year by house; topics, "
+        f"most often {common}; orientations from left to right."
     )
     return Drawing("fig2", "The dataset of this run", alt, figure, data, inputs)
 
@@ -164,7 +166,7 @@ def _bars(axes: "Axes", counts: pd.Series, letter: str, title: str) -> pd.DataFr
     axes.barh(range(len(counts)), counts.to_numpy(), color=BAR, height=0.72)
     axes.set_yticks(range(len(counts)), counts.index)
     for position, value in enumerate(counts):
-        axes.text(value, position, f" {value:,}", va="center", fontsize=6.5, color=GREY)
+        axes.text(value, position, f" {value:,}", va="center", fontsize=SMALL + 0.3, color=GREY)
     axes.set(
         title=f"({letter}) {title}", xlabel="speeches", xlim=(0, counts.max() * 1.15), ylim=(-0.6, len(counts) - 0.4)
     )
@@ -174,18 +176,19 @@ def _bars(axes: "Axes", counts: pd.Series, letter: str, title: str) -> pd.DataFr
 
 
 def _years(axes: "Axes", dataset: pd.DataFrame) -> pd.DataFrame:
-    years = pd.to_datetime(dataset["date"]).dt.year.astype(str)
-    counts = pd.crosstab(years, dataset["House"])
+    dated = dataset[dataset["date"].notna()]  # an imported run knows no dates
+    counts = pd.crosstab(dated["date"].astype(str).str[:4], dated["House"])
     width = 0.8 / max(len(counts.columns), 1)
     for position, (house, hatch) in enumerate(zip(counts.columns, ("", "////"), strict=False)):
         places = np.arange(len(counts)) + (position - (len(counts.columns) - 1) / 2) * width
-        colour = MODEL_COLOURS[position]
+        colour = (BAR, PALE_BAR)[position]
         axes.bar(
-            places, counts[house], width=width, color=colour, hatch=hatch, edgecolor="white", linewidth=0.4, label=house
+            places, counts[house], width=width, color=colour, hatch=hatch, edgecolor=INK, linewidth=0.4, label=house
         )
     axes.set_xticks(range(len(counts)), counts.index, rotation=45 if len(counts) > 5 else 0)
-    axes.set(title="(d) Speeches a year", ylabel="speeches", ylim=(0, counts.to_numpy().max() * 1.3))
-    axes.legend(loc="upper left", ncols=2, fontsize=6.5, borderpad=0, handlelength=1.2, columnspacing=1)
+    axes.set(title="(b) Speeches a year", ylabel="speeches", ylim=(0, counts.to_numpy().max(initial=1) * 1.3))
+    if len(counts):
+        axes.legend(loc="upper left", ncols=2, fontsize=6.5, borderpad=0, handlelength=1.2, columnspacing=1)
     axes.grid(axis="y", color=PALE)
     long = counts.rename_axis("group").reset_index().melt(id_vars="group", var_name="house", value_name="speeches")
-    return long.assign(panel="d")[["panel", "group", "house", "speeches"]]
+    return long.assign(panel="b")[["panel", "group", "house", "speeches"]]

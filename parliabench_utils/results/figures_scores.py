@@ -12,9 +12,12 @@ from parliabench_utils.results.cells import HUMAN, cell_means, normalise
 from parliabench_utils.results.compare import BASELINE, TUNED, bootstrap_means
 from parliabench_utils.results.figure_style import (
     BAR,
+    COLUMN,
     GREY,
     INK,
+    PARTY_COLOURS,
     RC,
+    SMALL,
     Drawing,
     footnote,
     heatmap,
@@ -62,7 +65,7 @@ def fig3(changes: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tup
     models = list(dict.fromkeys(changes["model"]))
     style = model_style(models)
     with mpl.rc_context(RC):
-        figure = new_figure(1.3 + 0.28 * len(models) * len(CATEGORIES))
+        figure = new_figure(1.5 + 0.16 * len(models) * len(CATEGORIES), COLUMN)
         axes = figure.add_subplot()
         for position, model in enumerate(models):
             part = changes[changes["model"] == model].set_index("category").reindex(CATEGORIES)
@@ -73,23 +76,26 @@ def fig3(changes: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tup
                 y,
                 xerr=spread,
                 ls="none",
-                ms=5,
-                lw=1.2,
+                ms=3.8,
+                lw=1,
                 capsize=2,
                 label=names[model],
                 fmt=style[model]["marker"],
                 color=style[model]["color"],
             )
         axes.axvline(0, color=INK, lw=0.8)
-        axes.set_yticks(range(len(CATEGORIES)), CATEGORIES)
+        axes.set_yticks(range(len(CATEGORIES)), [category.replace(" ", "\n") for category in CATEGORIES])
         axes.set(
-            xlabel="mean change of the normalised metrics (right: fine-tuned is better)",
+            xlabel="mean change of the normalised metrics",
             ylim=(len(CATEGORIES) - 0.5, -0.5),
         )
         axes.grid(axis="x")
-        figure.legend(loc="outside upper left", ncols=min(len(models), 4), fontsize=7.5)
+        figure.legend(loc="outside upper left", ncols=2, fontsize=SMALL + 0.5)
         n = int(changes["n"].max()) if len(changes) else 0
-        footnote(figure, f"Paired by prompt, n = {n} prompts; bars are 95 % bootstrap intervals over prompts. {note}")
+        footnote(
+            figure,
+            f"Right of 0: fine-tuned is better. Paired by prompt, n = {n:,} prompts; 95 % bootstrap intervals over prompts. {note}",
+        )
     text = "; ".join(f"{names[r.model]}, {r.category}: {r.change:+.3f}" for r in changes.itertuples())
     return Drawing(
         "fig3", "Change by category with fine-tuning", f"Points with intervals. {text}.", figure, changes, inputs, note
@@ -102,11 +108,11 @@ def alignment_heatmap(
     """Figure 4 (Party) or 6 (Topic), from the data of Table 8 or 11: groups in rows, models and human speeches in columns."""
     wide, counts = _wide(data, column)
     with mpl.rc_context(RC):
-        figure = new_figure(1.1 + 0.26 * len(wide), width=min(6.9, 3.6 + 0.75 * len(wide.columns)))
+        figure = new_figure(1.4 + 0.25 * len(wide), COLUMN)
         axes = figure.add_subplot()
         heatmap(axes, wide.set_axis(with_n(wide.index, counts), axis=0))
         axes.xaxis.tick_top()
-        footnote(figure, f"Mean cosine to the expected party's centroid (Eq. 3); n: speeches a model. {note}")
+        footnote(figure, f"Mean cosine to the expected party's centroid (Eq. 3); in brackets: speeches a model. {note}")
     means = wide.mean(axis=1).dropna()
     ends = f"highest on average {means.idxmax()}, lowest {means.idxmin()}" if len(means) else "no group has a value"
     alt = f"Heat map of {len(wide)} groups by {len(wide.columns)} columns; {ends}."
@@ -121,26 +127,31 @@ def _wide(data: pd.DataFrame, column: str) -> tuple[pd.DataFrame, dict[str, int]
 
 
 def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing:
-    """Figure 5 or 7: difficulty of each group (our definition), hardest on top, consistency in figures at the right."""
+    """Figure 5 or 7: difficulty of each group (our definition), hardest on top, then in figures difficulty and consistency.
+
+    Parties stand in their own colours, other groups in one.
+    """
     with mpl.rc_context(RC):
-        figure = new_figure(1.0 + 0.24 * len(table), width=5.6)
+        figure = new_figure(1.0 + 0.25 * len(table), COLUMN)
         axes = figure.add_subplot()
-        axes.barh(range(len(table)), table["difficulty"], color=BAR, height=0.7)
+        colours = [PARTY_COLOURS.get(group, BAR) for group in table["group"]]
+        axes.barh(range(len(table)), table["difficulty"], color=colours, edgecolor=GREY, linewidth=0.4, height=0.66)
         for position, row in enumerate(table.itertuples()):
             if np.isnan(row.difficulty):
                 continue
             text = "—" if np.isnan(row.consistency) else f"{row.consistency:.1f}"
-            axes.text(
-                row.difficulty,
-                position,
-                f" {row.difficulty:.3f}   consistency {text}",
+            axes.annotate(
+                f"{row.difficulty:.3f} · {text}",
+                (row.difficulty, position),
+                xytext=(3, 0),
+                textcoords="offset points",
                 va="center",
-                fontsize=6.8,
-                color=GREY,
+                fontsize=SMALL + 0.3,
+                bbox={"fc": "white", "ec": "none", "pad": 0.6},
             )
         axes.set_yticks(range(len(table)), with_n(table["group"], dict(zip(table["group"], table["n"], strict=True))))
         axes.set(
-            xlim=(0, 1.45 * table["difficulty"].fillna(0).max() or 1),
+            xlim=(0, 1.5 * table["difficulty"].fillna(0).max() or 1),
             ylim=(len(table) - 0.5, -0.5),
             xlabel="difficulty (0 easy, 1 hard)",
         )
@@ -148,7 +159,8 @@ def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, input
         axes.grid(axis="x")
         footnote(
             figure,
-            f"1 - mean composite of the normalised metrics; our definition, the paper gives none. n: speeches. {note}",
+            "Behind each bar: difficulty · consistency. Difficulty: 1 minus the mean composite of the metrics; "
+            f"our own definition, the paper gives none. In brackets: speeches. {note}",
         )
     text = ", ".join(f"{r.group} {r.difficulty:.3f}" for r in table.itertuples())
     return Drawing(name, title, f"Bars, hardest first: {text}.", figure, table, inputs, note)
@@ -163,7 +175,7 @@ def fig8(scores: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tupl
     data.insert(1, "display", data["model"].map(names))
     order = [o for o in ORIENTATIONS if o in set(data[column])]
     with mpl.rc_context(RC):
-        figure = new_figure(1.2 + 0.3 * len(order))
+        figure = new_figure(1.5 + 0.26 * len(order))
         panels = figure.subplots(1, 2, sharey=True)
         for axes, metric in zip(panels, ("Party Align", "PSA"), strict=True):
             wide, _ = _wide(data[data["metric"] == metric], column)
@@ -171,8 +183,6 @@ def fig8(scores: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tupl
             heatmap(axes, wide.reindex(order).set_axis(with_n(order, counts), axis=0))
             axes.xaxis.tick_top()
             axes.set_title(metric, pad=10)
-            if len(wide.columns) > 3:
-                axes.set_xticks(range(len(wide.columns)), wide.columns, rotation=45, ha="left", rotation_mode="anchor")
-        footnote(figure, f"n: speeches a model. PSA is not defined for an unknown orientation. {note}")
+        footnote(figure, f"In brackets: speeches a model. PSA is not defined for an unknown orientation. {note}")
     alt = "Two heat maps, Party Align and PSA, with orientations from left to right in rows and models in columns."
     return Drawing("fig8", "Scores by political orientation", alt, figure, data, inputs, note)

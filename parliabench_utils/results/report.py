@@ -1,10 +1,14 @@
-"""The report of a run: `outputs/<run>/report.html`, one file that needs no network and no script (notebook 09, `make demo`).
+"""The report of a run: `outputs/<run>/report.html`, one file that needs no network (notebook 09, `make demo`).
 
-write_report(run.folder, run.params)
+write_report(run.folder, scores, profile="demo", models=models, judge=judge, browser_prompts=24, seed=42)
 print(headline(run.folder))
+
+It can be read without JavaScript; with it the speeches can be filtered and sorted. Only the two scripts that the page comes with
+may run: its content policy names them by their hashes.
 """
 
 import base64
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,16 +20,20 @@ import pandas as pd
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.models.loading import read_model_spec
 from parliabench_utils.results import report_parts as parts
+from parliabench_utils.results.browser import browser
 from parliabench_utils.results.cells import HUMAN
 from parliabench_utils.results.figure_style import DPI
 from parliabench_utils.results.scores import kept_prompts
 from parliabench_utils.results.tables_scores import MARKS, set_label
-from parliabench_utils.results.tabular import DASH, Table, read_table
+from parliabench_utils.results.tabular import DASH, Table, number, read_table
 from parliabench_utils.run.artefacts import write_text
 from parliabench_utils.run.project import project_root
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "s1", "s2", "s3", "s4")
-TABLES = tuple(f"table{n:02d}" for n in range(1, 14))
+NUMBERED = tuple(f"table{n:02d}" for n in range(1, 14))
+AUDIT = "paper_audit"
+TEMPLATES = Path(__file__).parent / "templates"
+SCRIPTS = ("tablesort.min.js", "browser.js")
 HUMAN_NAME = "Human speeches"
 SCREEN_DPI = 125  # figures stand a little larger on the page than in print
 NUMBER = r"[<\[−-]?\s?\d.*"
@@ -37,28 +45,53 @@ def model_names(models: Sequence[str]) -> dict[str, str]:
     return {model: read_model_spec(model).display for model in models} | {HUMAN: HUMAN_NAME}
 
 
-def write_report(folder: Path, *, profile: str, models: Sequence[str], judge: str, n_samples: int) -> Path:
-    """Write `report.html` from the run's tables, figures, scores and manifests; returns its path.
+def write_report(
+    folder: Path,
+    scores: pd.DataFrame,
+    *,
+    profile: str,
+    models: Sequence[str],
+    judge: str,
+    browser_prompts: int,
+    seed: int,
+) -> Path:
+    """Write `report.html` from the run's tables, figures, manifests and `scores` (with `composite`); returns its path.
 
-    Speeches, names and settings are escaped by the template; pictures lie inside as PNG.
+    Speeches, names and settings are escaped by the template; pictures, style and scripts lie inside. `browser_prompts` is the
+    most prompts that the speech browser holds, `seed` draws them where the run has more.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
 
-    loader = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters["text_columns"] = text_columns
-    page = environment.get_template("report.html.j2").render(_content(folder, profile, models, judge, n_samples))
-    write_text(folder / "report.html", page)
+    environment.filters |= {"text_columns": text_columns, "sha256": _csp_hash, "round3": number}
+    own = {name: Markup(_template(name)) for name in ("report.css", "tablesort.LICENCE", *SCRIPTS)}
+    content = _content(folder, scores, profile, models, judge)
+    content["browser"] = browser(folder, scores, model_names(models), judge=judge, limit=browser_prompts, seed=seed)
+    content |= {"style": own["report.css"], "licence": own["tablesort.LICENCE"], "scripts": [own[s] for s in SCRIPTS]}
+    write_text(folder / "report.html", environment.get_template("report.html.j2").render(content))
     return folder / "report.html"
 
 
-def _content(folder: Path, profile: str, models: Sequence[str], judge: str, n_samples: int) -> dict[str, Any]:
-    scores = pd.read_parquet(folder / "08_statistics/scores.parquet")
+def _template(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _csp_hash(script: str) -> str:
+    """A script as the page's content policy names it: `sha256-` and the base64 of its hash."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+
+
+def _content(folder: Path, scores: pd.DataFrame, profile: str, models: Sequence[str], judge: str) -> dict[str, Any]:
     kept = kept_prompts(folder)
     compared = scores.loc[scores["compared"], "prompt_id"].nunique()
-    specs, names = [read_model_spec(model) for model in models], model_names(models)
+    specs = [read_model_spec(model) for model in models]
     return {
         "run": folder.name,
         "profile": profile,
@@ -66,11 +99,9 @@ def _content(folder: Path, profile: str, models: Sequence[str], judge: str, n_sa
         "n_prompts": compared,
         "warnings": parts.warnings(folder, specs, judge, compared),
         "headline": headline_frame(folder),
-        "tables": [_printed(read_table(folder, name)) for name in TABLES],
-        "anova": read_table(folder, "anova"),
-        "audit": read_table(folder, "paper_audit"),
+        "tables": [_printed(read_table(folder, name)) for name in _table_names(folder)],
+        "audit": read_table(folder, AUDIT),
         "figures": [_figure(folder, name) for name in FIGURES],
-        "samples": parts.samples(scores, names, n_samples),
         "dropped": parts.dropped_rows(folder) + parts.missing_scores(scores, kept, compared),
         "failures": parts.failures(folder),
         "checks": parts.checks(folder),
@@ -78,6 +109,12 @@ def _content(folder: Path, profile: str, models: Sequence[str], judge: str, n_sa
         "signatures": parts.signatures(folder, list(dict.fromkeys(zip(scores["model"], scores["type"], strict=True)))),
         "provenance": parts.provenance_rows(folder),
     }
+
+
+def _table_names(folder: Path) -> list[str]:
+    """The paper's tables in its order, then the run's other ones; the audit has a section of its own."""
+    written = {path.stem for path in (folder / "tables").glob("*.json")}
+    return [*NUMBERED, *sorted(written - {*NUMBERED, AUDIT})]
 
 
 def text_columns(frame: pd.DataFrame) -> list[bool]:

@@ -1,4 +1,4 @@
-"""What the report says about a run besides its tables and figures: warnings, dropped rows, settings, provenance, samples.
+"""What the report says about a run besides its tables and figures: warnings, dropped rows, settings, provenance.
 
 `report.write_report` (notebook 09) puts these together; each function here returns plain rows.
 """
@@ -11,12 +11,11 @@ from typing import Any
 import pandas as pd
 
 from parliabench_utils.metrics.alignment_evidence import overview
-from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.models.loading import ModelSpec, read_model_spec
-from parliabench_utils.results.cells import HUMAN, SMALL_GROUP
+from parliabench_utils.models.judge_prompting import read_judge_spec
+from parliabench_utils.models.loading import ModelSpec, as_spec
+from parliabench_utils.results.cells import SMALL_GROUP
 from parliabench_utils.results.tabular import number
-from parliabench_utils.run.params import read_profile, read_yaml
-from parliabench_utils.run.project import project_root
+from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.stages import STAGES
 
 SMALL_JUDGE = 1_000_000_000  # parameters; below, a judge's scores say next to nothing
@@ -91,7 +90,9 @@ def checks(folder: Path) -> list[tuple[str, pd.DataFrame]]:
     guessed = validation[validation["split"] == "none"].drop(columns=["split", "check"])
     trust, failed = (pd.read_csv(folder / "07_judge/summary" / name) for name in ("trust.csv", "failures.csv"))
     titles = {
-        "What Party Align sees in human speeches, by condition and by what training and test share (06)": overview(validation),
+        "What Party Align sees in human speeches, by condition and by what training and test share (06)": overview(
+            validation
+        ),
         "PSA beside the two guessers' (06)": guessed,
         "How far the judge can be trusted (07)": trust,
         "What the judge could not rate (07)": failed,
@@ -152,11 +153,7 @@ def warnings(folder: Path, specs: Sequence[ModelSpec], judge: str, n_prompts: in
 
 
 def _judge_warnings(specs: Sequence[ModelSpec], judge: str) -> list[str]:
-    settings = read_yaml(project_root() / "params/judges" / f"{judge}.yaml")
-    if settings.get("engine") == "server":
-        return []
-    spec = read_model_spec(settings["model"])
-    found = []
+    spec, found = as_spec(read_judge_spec(judge).model), []
     if spec.n_parameters < SMALL_JUDGE:
         size = f"The judge has {spec.n_parameters / 1e6:,.0f} million parameters"
         found.append(f"{size}: its scores (J_…) show the mechanism and say next to nothing about speeches (Figure s4).")
@@ -203,29 +200,7 @@ def provenance_rows(folder: Path) -> list[dict[str, str]]:
     return rows
 
 
-def samples(scores: pd.DataFrame, names: dict[str, str], n: int) -> list[dict[str, Any]]:
-    """`n` prompts, evenly spaced over all in order of party, each with its speeches side by side, human first."""
-    prompts = scores.drop_duplicates("prompt_id").sort_values(["Party", "prompt_id"])["prompt_id"].tolist()
-    step = max(len(prompts) / max(n, 1), 1)
-    chosen = [prompts[int(i * step)] for i in range(min(n, len(prompts)))]
-    return [_sample(scores[scores["prompt_id"] == prompt], names) for prompt in chosen]
-
-
-def _sample(rows: pd.DataFrame, names: dict[str, str]) -> dict[str, Any]:
-    first = rows.iloc[0]
-    ordered = rows.sort_values("type", key=lambda t: t.ne(HUMAN), kind="stable")
-    speeches = [
-        {
-            "label": names[row["model"]] if row["type"] == HUMAN else f"{names[row['model']]}, {row['type']}",
-            "human": row["type"] == HUMAN,
-            "text": row["generated_speech"] if pd.notna(row["generated_speech"]) else None,
-            "n_words": int(row["n_words"]) if pd.notna(row["n_words"]) else 0,
-            "scores": [(m.name, number(row[m.column], 2)) for m in METRICS],
-        }
-        for _, row in ordered.iterrows()
-    ]
-    context = {
-        key: first[key]
-        for key in ("prompt_id", "instruction", "Party", "Topic", "Political Orientation", "House", "Section")
-    }
-    return context | {"speeches": speeches}
+def model_rows(specs: Sequence[ModelSpec]) -> pd.DataFrame:
+    """The run's models for the card of the release: checkpoint, revision and licence of each."""
+    rows = [(spec.display, spec.id, spec.revision or "not pinned", spec.precision, spec.licence) for spec in specs]
+    return pd.DataFrame(rows, columns=["model", "checkpoint", "revision", "precision", "licence"])

@@ -26,6 +26,8 @@ TYPICAL = {  # mean and sd
     "PPL": (40, 12), "Dist-2": (0.9, 0.03), "Self-BLEU": (0.2, 0.05), "GRUEN": (0.5, 0.1), "BERTScore F1": (0.8, 0.02),
     "MoverScore": (0.5, 0.01), "PSA": (0.4, 0.1), "Party Align": (0.5, 0.1),
 }  # fmt: skip
+CONTEXT = ("Party", "Topic", "Political Orientation", "Section", "House")
+FEEDBACK = {"baseline": "Plain <b>words</b> of a judge."}
 SIGNATURES = {"PPL": "model:made-up|max_words:512", "Self-BLEU": "Self-BLEU-4|group:model|refs:all-others"}
 RANKS = {"baseline": 0.0, "fine-tuned": 1.0, "human": 1.5}
 
@@ -47,7 +49,8 @@ def write_run(folder: Path, n_prompts: int = 18, seed: int = 7, hostile: str = "
     write_csv(folder / "07_judge/summary/trust.csv", pd.DataFrame({"dimension": ["J_Coh"], "alpha": [0.1]}))
     write_parquet(folder / "01_ingest/speeches.parquet", pd.DataFrame({"speech_id": ["s000"], "text": ["My Lords."]}))
     write_csv(folder / "07_judge/summary/failures.csv", pd.DataFrame({"model": MODELS, "missing": [0, 1]}))
-    validation = pd.DataFrame({"check": ["party"], "split": ["random"], "statistic": ["F"], "value": [2.5]})
+    accuracy = {"condition": "all speeches", "split": "random", "check": "nearest party", "statistic": "balanced accuracy"}
+    validation = pd.DataFrame([accuracy | {"value": 0.25, "low": 0.2, "high": 0.3, "n": 40}])
     write_csv(folder / "06_political_alignment/summary/validation.csv", validation)
     for model in MODELS:
         write_jsonl(folder / "03_finetune" / model / "train_log.jsonl", [{"step": 1, "loss": 3.0}])
@@ -71,7 +74,7 @@ def _prompts(n: int, rng: np.random.Generator) -> list[dict]:
 
 def _dataset(folder: Path, prompts: list[dict], rng: np.random.Generator) -> None:
     write_jsonl(folder / "02_dataset/prompts.jsonl", prompts)
-    for split, n in (("train", 160), ("test", 40)):
+    for split, n in (("train", 160), ("test", max(40, len(prompts)))):
         rows = [
             {
                 "speech_id": f"{split}{i}", "speaker_id": f"m{rng.integers(30)}", "sitting_id": f"d{i % 9}",
@@ -83,6 +86,8 @@ def _dataset(folder: Path, prompts: list[dict], rng: np.random.Generator) -> Non
             }
             for i in range(n)
         ]  # fmt: skip
+        for row, prompt in zip(rows, prompts if split == "test" else [], strict=False):  # the prompts' own speeches
+            row |= {key: prompt[key] for key in ("speech_id", *CONTEXT)}
         write_jsonl(folder / f"02_dataset/{split}.jsonl", rows)
     for stage in ("01_ingest", "02_dataset"):
         write_csv(
@@ -134,8 +139,8 @@ def _scores(folder: Path, prompts: list[dict], model: str, kind: str, rng: np.ra
     rows = [
         {
             "prompt_id": p["prompt_id"], "variant": 0, "dimension": m.column,
-            "score": int(np.clip(rng.normal(5 + RANKS[kind], 2), 1, 10)), "parse_status": "ok", "feedback": "", "raw": "", "seed": 1,
-            "prompt_sha256": "0", "attempts": 1,
+            "score": int(np.clip(rng.normal(5 + RANKS[kind], 2), 1, 10)), "parse_status": "ok", "raw": "", "seed": 1,
+            "feedback": FEEDBACK.get(kind, ""), "prompt_sha256": "0", "attempts": 1,
         }
         for p in kept for m in METRICS if m.kind == "judge"
     ]  # fmt: skip

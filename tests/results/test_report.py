@@ -1,7 +1,11 @@
-"""The report: whole, escaped, self-contained; the settings that differ; warnings; the headline table; notebooks 08 and 09."""
+"""The report: whole, escaped, self-contained; its speech browser in Chromium; warnings; the headline table; notebooks 08 and 09."""
 
+import base64
+import hashlib
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 
 import pandas as pd
@@ -22,13 +26,15 @@ class Page(HTMLParser):
 
     def __init__(self, text: str):
         super().__init__()
-        self.tags, self.text = [], ""
+        self.tags, self.scripts, self.text = [], [], ""
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         self.tags.append((tag, dict(attributes)))
 
     def handle_data(self, data):
+        if self.tags and self.tags[-1][0] == "script" and self.cdata_elem:
+            self.scripts.append(data)
         self.text += data
 
 
@@ -58,9 +64,18 @@ def test_all_that_the_architecture_names_is_there(folder):
 
 def test_a_hostile_speech_is_text(page):
     parsed = Page(page)
-    assert HOSTILE in parsed.text
-    assert not [tag for tag, _ in parsed.tags if tag == "script"]
+    assert HOSTILE in parsed.text and "Plain <b>words</b> of a judge." in parsed.text
+    assert len(parsed.scripts) == 2 and not [script for script in parsed.scripts if "alert(" in script]
     assert not [a for _, a in parsed.tags if any(name.startswith("on") for name in a)]
+
+
+def test_only_the_pages_own_scripts_may_run(page):
+    parsed = Page(page)
+    policy = next(a["content"] for tag, a in parsed.tags if tag == "meta" and "http-equiv" in a)
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in parsed.scripts]
+    assert re.findall(r"sha256-([^']+)", policy) == hashes
+    assert "default-src 'none'" in policy and "script-src 'unsafe" not in policy
+    assert "Tristen Brown" in page  # the licence of the table library
 
 
 def test_nothing_is_fetched(page):
@@ -78,8 +93,7 @@ def test_pictures_have_alt_texts_and_headings_are_there(page):
 
 
 def test_generated_speeches_are_marked(page):
-    assert page.count('class="tag">AI-generated') == 4 * page.count('class="tag human">from the corpus')
-    assert page.count('class="tag human">from the corpus') > 0
+    assert page.count('class="tag">AI-generated') == 4 * page.count('class="tag human">from the corpus') == 4 * 18
 
 
 def test_the_headline_is_table_2s(folder):
@@ -131,3 +145,52 @@ def test_words_stand_left_and_numbers_right():
 
 def test_the_report_says_nothing_about_this_machine(page):
     assert not re.search(r"/(home|root|tmp|Users)/", page)
+
+
+def test_every_speech_can_be_read_without_a_script(page):
+    parsed = Page(page)
+    prompts = [a for tag, a in parsed.tags if tag == "details" and a.get("class") == "prompt"]
+    assert len(prompts) == 18
+    assert [a for tag, a in parsed.tags if tag == "form"] == [{"id": "find", "hidden": None}]
+    links = {a["href"][1:] for tag, a in parsed.tags if tag == "a"}
+    assert links <= {a["id"] for _, a in parsed.tags if "id" in a}
+
+
+def test_the_best_and_the_worst_of_a_party_are_named(folder, page):
+    best = re.search(r'<th scope="row">Labour</th><td class="w"><a href="#(\w+)">', page).group(1)
+    rows = pd.DataFrame(map(json.loads, (folder / "release/generated.jsonl").read_text().splitlines()))
+    labour = rows[rows["Party"] == "Labour"].sort_values("composite").iloc[-1]
+    article = page[page.index(f'<article id="{best}"') :]
+    assert f"{labour['Model']}, {labour['Type']}" in article[:600]
+    assert f"<dt>Composite</dt><dd>{labour['composite']:.3f}</dd>" in article[:6000]
+
+
+def chromium(page_path, *arguments: str, view: str = "") -> str:
+    """What headless Chromium answers about a page, opened at `view`."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not program:
+        pytest.skip("needs Chromium")
+    quiet = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page_path.parent / '.chromium'}"]
+    command = [program, *quiet, *arguments, page_path.as_uri() + view]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def test_browser_filters_sorts_and_shows(folder):
+    view = "#find?party=Conservative&model=smollm2-135m&type=baseline&score=1"
+    text = chromium(folder / "report.html", "--virtual-time-budget=5000", "--dump-dom", view=view)
+    shown = [row for row in re.findall(r"<tr data-prompt.*?</tr>", text) if "hidden" not in row[: row.index(">")]]
+    assert 1 < len(shown) < 18
+    assert all('data-party="Conservative"' in row and 'data-type="baseline"' in row for row in shown)
+    ppl = [float(value) for row in shown for value in re.findall(r"</th><td>([\d.]+)</td>", row)]
+    assert ppl == sorted(ppl) and f"{len(shown)} of 90 speeches" in text  # perplexity: lower is better, best first
+    page = Page(text)
+    visible = [a for tag, a in page.tags if tag == "details" and a.get("class") == "prompt" and "hidden" not in a]
+    assert len(visible) == len({re.search(r'data-prompt="(\w+)"', row).group(1) for row in shown})
+    assert "<script>alert" not in text and HOSTILE in page.text  # the speech with a script is text
+
+
+def test_browser_prints(folder, tmp_path):
+    target = tmp_path / "report.pdf"
+    chromium(folder / "report.html", "--virtual-time-budget=5000", "--no-pdf-header-footer", f"--print-to-pdf={target}")
+    printed = target.read_bytes()
+    assert printed.startswith(b"%PDF") and printed.count(b"/Type /Page\n") + printed.count(b"/Type /Page ") > 5
