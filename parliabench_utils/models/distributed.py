@@ -14,18 +14,19 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from parliabench_utils.models.finetune import drop_other_checkpoints, train
+from parliabench_utils.models.finetune import drop_other_checkpoints, last_checkpoint, train
 from parliabench_utils.models.loading import default_device, read_model_spec
 from parliabench_utils.models.training_plan import TrainingSettings, training_rows
 
 
-def train_in_processes(name: str, settings: TrainingSettings, folder: Path, seed: int) -> None:
-    """`finetune.train` for one model of the run in `folder`, in `settings.n_processes` processes; prints what they print.
+def train_in_processes(name: str, settings: TrainingSettings, folder: Path, seed: int) -> int:
+    """`finetune.train` for one model of the run in `folder`, in `settings.n_processes` processes; prints their log.
 
-    RuntimeError with the last lines when they fail.
+    Returns the step of the checkpoint from which it went on, or 0. RuntimeError with the last lines when they fail.
     """
-    rows, _ = training_rows(folder, settings, seed)
-    drop_other_checkpoints(read_model_spec(name), settings, rows, folder / "03_finetune" / name)  # once, not by each
+    (rows, _), out = training_rows(folder, settings, seed), folder / "03_finetune" / name
+    drop_other_checkpoints(read_model_spec(name), settings, rows, out)  # once, not by each process
+    checkpoint = last_checkpoint(out)
     processes = settings.n_processes
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
     job = ["-m", __name__, name, str(folder.resolve()), str(seed), json.dumps(asdict(settings))]
@@ -42,7 +43,8 @@ def train_in_processes(name: str, settings: TrainingSettings, folder: Path, seed
         if line.startswith("step "):  # the live log; the launcher's own lines are of use only after a failure
             print(line, end="", flush=True)
     if process.wait():
-        raise RuntimeError(f"training {name} in {processes} processes failed:\n{''.join(lines[-30:])}")
+        raise RuntimeError(f"training {name} in {processes} processes failed:\n{''.join(lines[-60:])}")
+    return int(checkpoint.name.split("-")[1]) if checkpoint else 0
 
 
 def main(name: str, folder: str, seed: str, settings: str) -> None:

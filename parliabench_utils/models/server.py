@@ -66,7 +66,9 @@ class ServerModel:
             "max_tokens": max_new_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "repetition_penalty": sampling.repetition_penalty,  # vLLM's name; OpenAI's own API has none
+            "repetition_penalty": sampling.repetition_penalty,  # vLLM's name, then llama.cpp's; OpenAI's own API has none
+            "repeat_penalty": sampling.repetition_penalty,
+            "repeat_last_n": -1,  # llama.cpp: over the whole text, as the others do
             "stop": stop,
             "skip_special_tokens": False,  # vLLM: or the stop texts, which are special tokens, are never seen
         }

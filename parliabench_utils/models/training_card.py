@@ -82,9 +82,9 @@ def finetune_model(name: str, settings: TrainingSettings, folder: Path, seed: in
     else:
         from parliabench_utils.models.distributed import train_in_processes
 
-        train_in_processes(name, settings, folder, seed)
+        resumed = train_in_processes(name, settings, folder, seed)
         log = read_jsonl(log_file)
-        result = TrainingResult(adapter, log, log[-1]["step"], 0)
+        result = TrainingResult(adapter, log, log[-1]["step"], resumed)
     facts = {
         "train.jsonl": f"sha256 {file_sha256(folder / '02_dataset/train.jsonl')}",
         "test.jsonl (held out)": f"sha256 {file_sha256(folder / '02_dataset/test.jsonl')}",
