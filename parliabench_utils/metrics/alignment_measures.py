@@ -3,7 +3,7 @@
 Everything takes weights of speeches, (n_draws, n_speeches), and gives a value a draw: a row of ones is the measure itself,
 rows of `cluster_weights` are bootstrap samples. Used by notebook 06 through `alignment_validation`.
 
-    scored = Scored(cosines, codes, strata, members)
+    scored = Scored(cosines, codes, strata, members, rows)
     measures(scored, cluster_weights(codes, members, 500, rng))["margin", "mean"]     # value, low, high
 """
 
@@ -17,12 +17,13 @@ BLOCK = 100  # draws at a time: memory is BLOCK x n_speeches
 @dataclass(frozen=True)
 class Scored:
     """Held-out speeches: cosines `table` (n, n_parties), NaN where a party has no centroid; own party's column `codes`
-    (n,); `strata` (n,) within which they are compared; `members` (n,)."""
+    (n,); `strata` (n,) within which they are compared; `members` (n,); `rows` (n,), their places among all speeches."""
 
     table: np.ndarray
     codes: np.ndarray
     strata: np.ndarray
     members: np.ndarray
+    rows: np.ndarray
 
     @property
     def own(self) -> np.ndarray:

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from parliabench_utils.metrics.alignment_controls import Condition, guessing
 from parliabench_utils.metrics.alignment_measures import (
     Scored,
     anova,
+    auc,
     balanced_accuracy,
     cluster_weights,
     interval,
@@ -29,23 +31,15 @@ SPLITS = {"random": None, "by debate": "debate", "by speaker": "speaker_id"}
 COLUMNS = ["condition", "split", "check", "statistic", "value", "low", "high", "n"]
 
 
+@threadpool_limits.wrap(limits=1)  # many small products: more threads only wait for each other
 def validate(
     controls: Sequence[Condition], human: pd.DataFrame, folds: int, shuffles: int, draws: int, seed: int
 ) -> pd.DataFrame:
     """All checks under all conditions and splits, tidy: a row a value, `low` and `high` its 95 % interval or NaN.
 
-    `human` needs `Party`, `debate` and `speaker_id`, a row a vector. Intervals of measures draw members of each party
-    with replacement `draws` times; those of shuffled labels are over `shuffles` runs of the whole procedure.
+    `human` needs `Party`, `debate`, `speaker_id` and `is_government`, a row a vector. Intervals of measures draw members
+    of each party with replacement `draws` times; those of shuffled labels are over `shuffles` runs of everything.
     """
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):  # many small products: more threads only wait for each other
-        return _validate(controls, human, folds, shuffles, draws, seed)
-
-
-def _validate(
-    controls: Sequence[Condition], human: pd.DataFrame, folds: int, shuffles: int, draws: int, seed: int
-) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     codes, parties = pd.factorize(human["Party"], sort=True)
     members = pd.factorize(human["speaker_id"], sort=True)[0]
@@ -60,6 +54,7 @@ def _validate(
         if not len(scored.codes):
             continue
         rows += [plain | row for row in _shifts(scored)]
+        rows.append(plain | _office(scored, human["is_government"].to_numpy(dtype=bool), draws, rng))
         for unit, groups in (("speeches", np.arange(len(codes))), ("members", members)):
             rows += [plain | row for row in _shuffled(controls[0], codes, groups, fold, unit, shuffles, rng)]
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -92,6 +87,7 @@ def score(control: Condition, codes: np.ndarray, members: np.ndarray, fold: np.n
         np.searchsorted(there, codes[usable]),
         control.strata[usable],
         members[usable],
+        np.flatnonzero(usable),
     )
 
 
@@ -152,6 +148,15 @@ def _shifts(scored: Scored) -> Iterator[dict]:
     for shift, f, eta in wrong_anovas(scored):
         yield _row("ANOVA", f"F, deranged by {shift}", f, n=len(scored.codes))
         yield _row("ANOVA", f"eta squared, deranged by {shift}", eta, n=len(scored.codes))
+
+
+def _office(scored: Scored, office: np.ndarray, draws: int, rng: np.random.Generator) -> dict:
+    """Does the cosine to their party tell holders of office from the others in it? 0.5 where it does not; NaN: no office."""
+    held = office[scored.rows]
+    weights = cluster_weights(scored.codes, scored.members, draws, rng)
+    value = auc(scored.own, held, scored.codes, np.ones((1, len(held))))[0]
+    spread = interval(auc(scored.own, held, scored.codes, weights))
+    return _row("office", "AUC, holders of office against others of their party", value, *spread, int(held.sum()))
 
 
 def _shuffled(

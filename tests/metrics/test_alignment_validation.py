@@ -171,6 +171,7 @@ def test_deranged_centroids_of_one_cloud_give_the_same_f():
     sizes = {"a": 12, "b": 80, "c": 500}
     human = pd.DataFrame({"Party": np.repeat(list(sizes), list(sizes.values()))})
     human["speaker_id"] = human["debate"] = [f"s{i}" for i in range(len(human))]
+    human["is_government"] = False
     vectors = (0.3 + rng.normal(0, 1, (len(human), 32))).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     table = validate([plain(vectors)], human, folds=4, shuffles=20, draws=100, seed=0).set_index(["split", "statistic"])
@@ -220,6 +221,27 @@ def test_conditions_and_what_is_said_about_them(house):
     assert f"{accuracy:.2f} by debate" in said
     assert evidence_figure(table).axes
     assert not table.duplicated(["condition", "split", "check", "statistic"]).any()
+
+
+def test_one_party_is_reported_not_compared(house):
+    human, vectors = house
+    alone = human["Party"] == "Con"
+    table = validate([plain(vectors[alone])], human[alone].reset_index(drop=True), 4, shuffles=2, draws=100, seed=0)
+    assert table["value"].isna().all()
+    assert "nothing was tested" in findings(table)[0]
+
+
+def test_office_is_heard_where_it_sounds(house):
+    human, vectors = house
+    office = "AUC, holders of office against others of their party"
+    silent = validate([plain(vectors)], human.assign(is_government=False), 4, shuffles=2, draws=100, seed=0)
+    assert silent.loc[silent["statistic"] == office, "value"].isna().all()
+    party = (human["Party"] == "Con").to_numpy()
+    nearest = vectors[party] @ vectors[party].mean(axis=0)
+    loud = human.assign(is_government=False)
+    loud.loc[party, "is_government"] = nearest > np.median(nearest)
+    table = validate([plain(vectors)], loud, 4, shuffles=2, draws=100, seed=0)
+    assert table.loc[table["statistic"] == office, "value"].min() > 0.8
 
 
 def test_empty_speeches_do_not_spoil_the_others(house):
