@@ -53,7 +53,7 @@ from parliabench_utils.run.project import corpus_folder
 
 folder = corpus_folder(p.corpus, p.data_root)
 source, _ = open_corpus(folder, stop=p.on_error == "stop")
-print(debate_xml(source.files[0]))
+print(debate_xml(source.files))
 
 # %% [markdown]
 # Nothing in an utterance says which party is speaking. That is in the list of persons, and it depends on the date.
@@ -71,13 +71,27 @@ from parliabench_utils.corpus import read_corpus
 
 pd.set_option("display.max_colwidth", 200)
 speeches = read_corpus(folder, workers=p.workers, on_error=p.on_error)
-dropped = speeches.attrs.pop("dropped")
+dropped, unlisted = speeches.attrs.pop("dropped"), speeches.attrs.pop("unlisted")
+set_aside = [row["text"] for row in dropped if row["rule"] == "unreadable file"]
+empty = len(dropped) - len(set_aside)
 print(
-    f"{len(speeches):,} utterances from {speeches.attrs['n_files']:,} sittings, {len(dropped)} files or utterances set aside"
+    f"{len(speeches):,} utterances, {speeches['sitting_id'].nunique():,} sittings, {speeches['n_words'].sum():,} words"
 )
 speeches.groupby(["house", "kind"], dropna=False).agg(utterances=("speech_id", "size"), words=("n_words", "sum"))
 
 # %% [markdown]
+# Nothing may be lost on the way. An utterance begins with `<u ` and with nothing else, so counting bytes is enough to check it:
+
+# %%
+in_files = sum(path.read_bytes().count(b"<u ") for path in source.files)
+print(f"{in_files:,} <u> elements in {len(source.files):,} files; {len(speeches):,} rows, {empty} empty ones dropped")
+print(f"{len(set_aside)} file{'s' * (len(set_aside) != 1)} set aside", *set_aside, sep="\n  ")
+print(f"{len(unlisted)} utterances by nobody whom the corpus lists", *unlisted[:5], sep="\n  ")
+
+# %% [markdown]
+# A file that cannot be read stops this notebook with its name and line; with `on_error="quarantine"` it is set aside and named
+# here, in `dropped.csv` and in the manifest, and the rest goes on without it.
+#
 # `kind` tells speeches from the questions that they answer and from pure procedure; the rules come below. One row in full:
 
 # %%
@@ -143,11 +157,19 @@ speeches.pivot_table(index=["party", "orientation"], columns="house", values="sp
 # and goes on to speak, as in short debates of the Lords, gives a speech; the question still waits for its answer.
 
 # %%
-from parliabench_utils.corpus.overview import questions_and_answers
+from parliabench_utils.corpus.overview import questions_and_answers, questions_by_rule
 
-answers = speeches["answers"].str.len()
-print(f"{speeches['kind'].isin(['question', 'urgent']).sum()} questions, {(answers > 0).sum()} answers,")
-print(f"{(answers > 1).sum()} of them to several questions at once; the longest list has {answers.max()}")
+questions_by_rule(speeches)
+
+# %% [markdown]
+# A question without an answer here was withdrawn, or its answer stands in another debate. The other side, the answers:
+
+# %%
+answers, prompts = speeches["answers"].str.len(), speeches["prompts"].str.len()
+print(f"{(prompts > 0).sum()} answers, {(answers > 1).sum()} of them to several questions (the most: {answers.max()}),")
+print(
+    f"{((prompts > 0) & (answers == 0)).sum()} to questions that stand in notes alone. Ten answers with what was asked:"
+)
 questions_and_answers(speeches, 10, p.seed)
 
 # %% [markdown]
@@ -160,9 +182,10 @@ questions_and_answers(speeches, 10, p.seed)
 # begins with a formula is left alone; the last rule is the Speaker's role.
 
 # %%
+from parliabench_utils.corpus import cleaning
 from parliabench_utils.corpus.overview import examples_of_rules, procedure_rows
 
-examples_of_rules(procedure_rows(speeches))
+examples_of_rules(procedure_rows(speeches), [*cleaning.PROCEDURAL_RULES, cleaning.CHAIR_RULE])
 
 # %% [markdown]
 # ## Noise inside speeches
@@ -171,16 +194,15 @@ examples_of_rules(procedure_rows(speeches))
 # pieces are cut out of speeches (only of speeches), and each one becomes a row of `dropped.csv`.
 
 # %%
-from parliabench_utils.corpus.cleaning import clean_speeches, suspect_brackets
-
-clean, noise = clean_speeches(speeches)
-examples_of_rules(pd.DataFrame(noise, columns=["id", "rule", "text"]))
+clean, noise = cleaning.clean_speeches(speeches)
+noise = pd.DataFrame(noise, columns=["id", "rule", "text"])
+examples_of_rules(noise, [f"noise: {name}" for name in cleaning.NOISE_RULES])
 
 # %% [markdown]
 # What is left in square brackets is counted and shown, and stays: mostly it is a word that the editors put into a quotation.
 
 # %%
-suspects = clean.loc[clean["kind"] == "speech", "text"].map(suspect_brackets).explode().dropna()
+suspects = clean.loc[clean["kind"] == "speech", "text"].map(cleaning.suspect_brackets).explode().dropna()
 print(f"{len(suspects)} bracketed pieces left:", *suspects.unique()[:8])
 
 # %% [markdown]
@@ -189,14 +211,15 @@ print(f"{len(suspects)} bracketed pieces left:", *suspects.unique()[:8])
 # Three speeches, drawn at random, as the benchmark will see them:
 
 # %%
-for row in clean[clean["kind"] == "speech"].sample(3, random_state=p.seed).itertuples():
+said = clean[clean["kind"] == "speech"]
+for row in said.sample(min(3, len(said)), random_state=p.seed).itertuples():
     print(f"{row.date:%d %B %Y}, {row.house}, {row.section}\n{row.speaker_name} ({row.party}): {row.text[:400]}\n")
 
 # %%
 from parliabench_utils.run.artefacts import write_csv, write_parquet
 
 out = run.stage_folder()
-removals = pd.DataFrame(dropped + noise, columns=["id", "rule", "text"])
+removals = pd.concat([pd.DataFrame(dropped, columns=noise.columns), noise], ignore_index=True)
 write_parquet(out / "speeches.parquet", clean)
 write_csv(out / "dropped.csv", removals)
 lost = int((clean["kind"] == "procedural").sum() - (speeches["kind"] == "procedural").sum())
@@ -212,6 +235,8 @@ print(f"words: {speeches['n_words'].sum():,} read, {clean['n_words'].sum():,} ke
 
 # %%
 run.note("dropped", removals["rule"].value_counts().to_dict())
+run.note("files_set_aside", set_aside)
+run.note("unlisted_speakers", len(unlisted))
 run.note("kinds", clean["kind"].value_counts().to_dict())
 run.note("affiliation_rules", clean["affiliation_rule"].value_counts().to_dict())
 run.note("corpus", {key: speeches.attrs[key] for key in ("corpus_id", "orientation_source", "n_files")})

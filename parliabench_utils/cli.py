@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> None:
     named = {key: getattr(options, key) for key in ("run", "model", "type", "shard")}
     given = {key: value for key, value in named.items() if value is not None}
-    run_notebook(options.notebook, options.profile, dict(map(parse_setting, options.set)) | given)
+    run_notebook(Path(options.notebook).stem, options.profile, dict(map(parse_setting, options.set)) | given)
 
 
 def _fetch_corpus(options: argparse.Namespace) -> None:

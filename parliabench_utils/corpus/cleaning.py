@@ -19,7 +19,7 @@ _NUMBER = r"(?:T?\d{1,3}\.|\([a-z]\))"  # Commons: "4.", topical "T2.", parts "(
 _COMMONS_QUESTION = re.compile(rf"{_NUMBER}\s")
 _LORDS_QUESTION = re.compile(r"To ask (?:His|Her|the|Their) (?:Majesty['’]s )?Government\b")
 _URGENT_QUESTION = re.compile(r"\(Urgent Question\)")
-_URGENT_NOTE = re.compile(r"(?:Private Notice|Urgent) Question$")
+_URGENT_NOTES = ("Private Notice Question", "Urgent Question")
 _NUMBERING = re.compile(rf"\s*(?:{_NUMBER}\s*)+")
 _REFERENCE_NUMBER = re.compile(r"\s*\[\d{5,7}\]\.?\s*$")  # the Order Paper's number after a question, 2015 to 2017
 # "hon. Friend", "per cent. of" and "No. 10" end no sentence.
@@ -30,20 +30,29 @@ _NOTE_QUESTION = re.compile(
 )
 
 
-def question_kind(text: str, house: str | None, urgent_note: bool = False) -> str | None:
-    """Return `question`, `urgent` or None for an utterance; `urgent_note`: a note announced a private notice question."""
+def question_rule(text: str, house: str | None) -> str | None:
+    """Return the name of the rule by which an utterance begins with a question, None where it does not."""
     if house == "House of Commons":
         if _URGENT_QUESTION.match(text):
-            return "urgent"
-        return "question" if _COMMONS_QUESTION.match(text) else None
+            return "Commons: (Urgent Question)"
+        kinds = {"T": "Commons: topical T2.", "(": "Commons: part (a)"}
+        return kinds.get(text[0], "Commons: numbered 4.") if _COMMONS_QUESTION.match(text) else None
     if house == "House of Lords" and _LORDS_QUESTION.match(text):
-        return "urgent" if urgent_note else "question"
+        return "Lords: To ask the Government"
     return None
+
+
+def question_kind(text: str, house: str | None, urgent_note: bool = False) -> str | None:
+    """Return `question`, `urgent` or None for an utterance; `urgent_note`: a note announced a private notice question."""
+    rule = question_rule(text, house)
+    if rule is None:
+        return None
+    return "urgent" if "Urgent" in rule or (urgent_note and house == "House of Lords") else "question"
 
 
 def announces_urgent(note: str) -> bool:
     """Say whether a note announces an urgent question (`Private Notice Question`, `Commons Urgent Question`)."""
-    return _URGENT_NOTE.search(note) is not None
+    return note.endswith(_URGENT_NOTES)
 
 
 def note_is_question(note: str) -> bool:
@@ -79,7 +88,8 @@ PROCEDURAL_RULES = {
     "order": r"Order[.,!—].*",
     "point of order": r"(?:Further to that|On a) point of order, .{0,40}",
     "motion": (
-        r"(?:I beg (?:to move|leave to)|That th(?:e|is) (?:Bill|House|order|amendment|draft|clause)|Moved)\b.{0,250}"
+        r"(?:(?:My Lords, )?I beg (?:to move|leave to)|That th(?:e|is) (?:Bill|House|order|amendment|draft|clause)|Moved)\b"
+        r".{0,250}"
     ),
     "question put": (
         r"(?:Question (?:put|agreed)|Motion (?:made|agreed)|The (?:House|Committee) (?:divided|proceeded)|Division)\b"
@@ -87,15 +97,17 @@ PROCEDURAL_RULES = {
     ),
     "interjection": r"(?:(?:Oh|Ah|Yes|No|Hear|Shame|Rubbish|Nonsense|Thank you)\b[^.!?]{0,12}|More|Too long)[.!?—]*",
 }
-_PROCEDURAL = {name: re.compile(pattern, re.DOTALL) for name, pattern in PROCEDURAL_RULES.items()}
+# One pattern with a group a rule: `lastindex` says which one it was.
+_PROCEDURAL = re.compile("|".join(f"({pattern})" for pattern in PROCEDURAL_RULES.values()), re.DOTALL)
+_PROCEDURAL_NAMES = (None, *PROCEDURAL_RULES)
 CHAIR_RULE = "chair speaks"  # the Speaker's own words (u/@ana #chair) are conduct of business and no party's speech
 
 
 def procedural_rule(text: str, role: str = "regular") -> str | None:
     """Return the name of the rule by which a whole utterance is procedure, None where it is speech."""
-    for name, pattern in _PROCEDURAL.items():
-        if pattern.fullmatch(text):
-            return name
+    found = _PROCEDURAL.fullmatch(text)
+    if found:
+        return _PROCEDURAL_NAMES[found.lastindex]
     return CHAIR_RULE if role == "chair" else None
 
 
@@ -112,14 +124,15 @@ NOISE_RULES = {
     ),
 }
 _NOISE = {name: re.compile(pattern, re.DOTALL) for name, pattern in NOISE_RULES.items()}
-_MAYBE_NOISE = re.compile(r"\[|Question |Relevant document|The (?:House|Committee) ")
+# What one of the rules must find in a text: looking for these words is much quicker than the rules are.
+_NOISE_MARKS = ("[", "Question ", "Relevant document", "The House ", "The Committee ")
 _SUSPECT_BRACKET = re.compile(r"\[[^\]]{1,300}\]")
 
 
 def remove_noise(text: str) -> tuple[str, list[tuple[str, str]]]:
     """Return `text` without editorial noise, and a (rule, removed text) pair for each removal."""
     removed: list[tuple[str, str]] = []
-    if not _MAYBE_NOISE.search(text):
+    if not any(mark in text for mark in _NOISE_MARKS):
         return text, removed
     for name, pattern in _NOISE.items():
         found = [match.group(0) for match in pattern.finditer(text)]

@@ -3,7 +3,7 @@
 >>> draw_dataset(kept)          # doctest: +SKIP
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,28 +12,39 @@ import numpy as np
 from parliabench_utils.corpus import cleaning
 from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
 from parliabench_utils.corpus.people import Person
-from parliabench_utils.corpus.safe_xml import TEI, read_xml
+from parliabench_utils.corpus.safe_xml import TEI, CorpusError, read_xml
 from parliabench_utils.corpus.topics import CAP_TO_EUROVOC, EUROVOC_DOMAINS, UNREACHABLE
 
 if TYPE_CHECKING:
     import pandas as pd
+    from lxml import etree
     from matplotlib.figure import Figure
 
 PAPER_TABLE_3 = Path(__file__).parents[1] / "results/paper_tables/table03_parties.csv"
 
 
-def debate_xml(path: Path, n_utterances: int = 2, max_chars: int = 220) -> str:
-    """Return the first debate of a sitting file with at least `n_utterances`, as XML with long segments cut."""
+def debate_xml(files: Iterable[Path], n_utterances: int = 2, max_chars: int = 220) -> str:
+    """Return the first debate of the files with at least `n_utterances`, as XML with long segments cut."""
     from lxml import etree
 
-    body = read_xml(path).find(f"{TEI}text/{TEI}body")
-    div = next(item for item in body.iter(f"{TEI}div") if len(item.findall(f"{TEI}u")) >= n_utterances)
+    div = next((item for item in _debates(files) if len(item.findall(f"{TEI}u")) >= n_utterances), None)
+    if div is None:
+        return f"(no debate here has {n_utterances} utterances)"
     for element in div.findall(f"{TEI}u")[n_utterances:]:
         div.remove(element)
     for seg in div.iter(f"{TEI}seg"):
         if seg.text and len(seg.text) > max_chars:
             seg.text = f"{seg.text[:max_chars].rsplit(' ', 1)[0]} …"
     return etree.tostring(div, encoding="unicode").replace(' xmlns="http://www.tei-c.org/ns/1.0"', "").strip()
+
+
+def _debates(files: Iterable[Path]) -> "Iterator[etree._Element]":
+    for path in files:
+        try:
+            tree = read_xml(path)
+        except CorpusError:  # to be told, or set aside, by read_corpus
+            continue
+        yield from tree.iter(f"{TEI}div")
 
 
 def most_travelled(people: dict[str, Person], speaker_ids: "pd.Series") -> Person:
@@ -62,15 +73,31 @@ def questions_and_answers(speeches: "pd.DataFrame", n: int, seed: int) -> "pd.Da
     return shown.reset_index(drop=True)
 
 
-def examples_of_rules(rows: "pd.DataFrame", n: int = 3, max_chars: int = 90) -> "pd.DataFrame":
-    """Return each rule of `rows` (columns `rule`, `text`) with how often it fired and up to `n` different texts."""
+def questions_by_rule(speeches: "pd.DataFrame") -> "pd.DataFrame":
+    """Return each rule that finds questions: how often it fired, how many found their answer, how many went on as speeches."""
+    texts = zip(speeches["text"], speeches["house"], speeches["role"], strict=True)
+    rules = [cleaning.question_rule(text, house) if role != "chair" else None for text, house, role in texts]
+    asked = speeches.assign(rule=rules).dropna(subset=["rule"])
+    answered = asked["speech_id"].isin(set(speeches["answers"].explode().dropna()))
+    groups = asked.assign(answered=answered, speech=asked["kind"] == "speech").groupby("rule")
+    return groups.agg(fired=("rule", "size"), answered=("answered", "sum"), goes_on_as_a_speech=("speech", "sum"))
+
+
+def examples_of_rules(
+    rows: "pd.DataFrame", names: Iterable[str] = (), n: int = 3, max_chars: int = 90
+) -> "pd.DataFrame":
+    """Return how often each rule of `rows` (columns `rule`, `text`) fired, with up to `n` different texts.
+
+    `names` are the rules that there are; those that never fired are shown with a count of 0.
+    """
     import pandas as pd
 
-    table = [
-        (rule, len(group), " · ".join(text[:max_chars] for text in group["text"].unique()[:n]))
-        for rule, group in rows.groupby("rule", sort=False)
-    ]
-    return pd.DataFrame(table, columns=["rule", "fired", "examples"]).sort_values("fired", ascending=False)
+    table = dict.fromkeys(names, (0, "")) | {
+        rule: (len(texts), " · ".join(text[:max_chars] for text in texts.unique()[:n]))
+        for rule, texts in rows.groupby("rule", sort=False)["text"]
+    }
+    frame = pd.DataFrame.from_dict(table, orient="index", columns=["fired", "examples"]).rename_axis("rule")
+    return frame.reset_index().sort_values("fired", ascending=False, kind="stable", ignore_index=True)
 
 
 def procedure_rows(speeches: "pd.DataFrame") -> "pd.DataFrame":
@@ -136,14 +163,14 @@ def party_table(kept: "pd.DataFrame", corpus: Mapping[str, Any] | None = None) -
 
 
 def topic_table(kept: "pd.DataFrame") -> "pd.DataFrame":
-    """Return Table 4 as run: each CAP category, its direct domain if it has one, speeches, and the three commonest domains."""
+    """Return Table 4 as run: each CAP category, its direct domain if it has one, speeches, and the two commonest domains."""
     import pandas as pd
 
     rows = []
     for name, domain in CAP_TO_EUROVOC.items():
         found = kept.loc[kept["cap_topic"] == name, "topic"].value_counts()
-        shown = ", ".join(f"{topic} {n}" for topic, n in found.head(3).items())
-        rows.append((name, domain, "direct" if domain else "automated", found.sum(), shown))
+        shown = ", ".join(f"{topic} {n}" for topic, n in found.head(2).items())
+        rows.append((name, domain or "—", "direct" if domain else "automated", found.sum(), shown))
     return pd.DataFrame(rows, columns=["cap_category", "eurovoc_domain", "method", "speeches", "domains_found"])
 
 

@@ -10,10 +10,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache, cached_property
 
 from lxml import etree
 
-from parliabench_utils.corpus.safe_xml import TEI, XML_ID, CorpusError, id_of, one_line
+from parliabench_utils.corpus.safe_xml import TEI, XML_ID, CorpusError, id_of
 
 MEMBERSHIP_ROLES = frozenset({"member", "candidateMP", "president", "vicePresident", "secretary", "representative"})
 PARTY_ORG_ROLES = frozenset({"politicalParty", "parliamentaryGroup"})
@@ -35,8 +36,10 @@ class Affiliation:
     org_role: str = "politicalParty"
 
     def __post_init__(self):
-        object.__setattr__(self, "start", read_date(self.start))
-        object.__setattr__(self, "end", read_date(self.end))
+        if isinstance(self.start, str):
+            object.__setattr__(self, "start", read_date(self.start))
+        if isinstance(self.end, str):
+            object.__setattr__(self, "end", read_date(self.end))
 
     def covers(self, day: date) -> bool:
         """Say whether `day` lies in the spell, both ends included; a spell that ends before it starts covers nothing."""
@@ -62,11 +65,29 @@ class Person:
     sex: str | None
     affiliations: tuple[Affiliation, ...]
 
+    @cached_property
+    def parties(self) -> list[Affiliation]:
+        """The spells in parties and parliamentary groups, in the document's order."""
+        return [item for item in self.affiliations if item.to_party]
+
+    @cached_property
+    def offices(self) -> list[Affiliation]:
+        """The spells in government."""
+        return [item for item in self.affiliations if item.to_government]
+
+    def on(self, day: date) -> tuple[Affiliation | None, int, str, bool]:
+        """Return what `explain_affiliation` and `is_government` say of `day`."""
+        open_on_day = [item for item in self.parties if item.covers(day)]
+        return (*_decide(open_on_day), any(item.covers(day) for item in self.offices))
+
 
 def read_date(value: date | str | None) -> date | None:
     """Return ParlaMint's date text as a date: `YYYY` and `YYYY-MM` are their first day."""
-    if value is None or isinstance(value, date):
-        return value
+    return _date_of(value) if isinstance(value, str) else value
+
+
+@cache
+def _date_of(value: str) -> date:
     parts = value.split("T")[0].split("-")
     try:
         return date(*(int(part) for part in [*parts, "1", "1"][:3]))
@@ -85,9 +106,14 @@ def explain_affiliation(affiliations: Sequence[Affiliation], day: date) -> tuple
     Rules: `none`, `only` (one party), `latest-from` (of several the one that started last) and `later-in-document`
     (of those that started the same day the one listed last).
     """
-    open_on_day = [item for item in affiliations if item.to_party and item.covers(day)]
+    return _decide([item for item in affiliations if item.to_party and item.covers(day)])
+
+
+def _decide(open_on_day: Sequence[Affiliation]) -> tuple[Affiliation | None, int, str]:
     if not open_on_day:
         return None, 0, "none"
+    if len(open_on_day) == 1:
+        return open_on_day[0], 1, "only"
     latest = max(item.start or date.min for item in open_on_day)
     newest = [item for item in open_on_day if (item.start or date.min) == latest]
     n_candidates = len({item.ref for item in open_on_day})
@@ -123,16 +149,19 @@ def _read_person(element: etree._Element, org_roles: dict[str, str]) -> Person:
         raise ValueError("a person has no xml:id")
     sex = element.find(f"{TEI}sex")
     affiliations = tuple(
-        Affiliation(
+        _spell(
             ref := id_of(item.get("ref")),
             item.get("role", ""),
             item.get("from"),
             item.get("to"),
             org_roles.get(ref, ""),
         )
-        for item in element.iterfind(f"{TEI}affiliation")
+        for item in element.iterchildren(f"{TEI}affiliation")
     )
     return Person(identity, _name_of(element), sex.get("value") if sex is not None else None, affiliations)
+
+
+_spell = cache(Affiliation)  # hundreds of members share a term's dates
 
 
 def _name_of(element: etree._Element) -> str:
@@ -141,4 +170,4 @@ def _name_of(element: etree._Element) -> str:
         return ""
     # A person who changed name has one persName for each time; the one without an end is today's.
     current = next((name for name in names if name.get("to") is None), names[-1])
-    return one_line(" ".join(part for part in current.itertext() if part.strip()))
+    return " ".join(" ".join(current.itertext()).split())

@@ -1,10 +1,9 @@
 """One sitting file to rows (used by `tei.read_corpus`).
 
->>> rows, dropped = read_sitting(Path("ParlaMint-GB_2017-09-07-commons.xml"), corpus)     # doctest: +SKIP
+>>> read_sitting(Path("ParlaMint-GB_2017-09-07-commons.xml"), corpus).rows     # doctest: +SKIP
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -19,7 +18,7 @@ from parliabench_utils.corpus.organisations import (
     UK_HOUSES,
     UNKNOWN_ORIENTATION,
 )
-from parliabench_utils.corpus.people import explain_affiliation, is_government, read_date
+from parliabench_utils.corpus.people import read_date
 from parliabench_utils.corpus.roots import Corpus
 from parliabench_utils.corpus.safe_xml import TEI, XML_ID, CorpusError, id_of, one_line, read_xml
 
@@ -34,7 +33,9 @@ TEXT_COLUMNS = (
     "orientation_code", "orientation", "affiliation_rule", "cap_topic", "kind", "text",
 )
 # fmt: on
+LIST_COLUMNS = ("answers", "prompts")
 ROLES = ("chair", "regular", "guest")
+UNKNOWN_SPEAKER = "unknown speaker"  # of `affiliation_rule`: somebody whom no list knows
 OTHER_HOUSES = {"lower": "Lower house", "upper": "Upper house"}
 # What is said about a speech and not in it: these elements' words are never speech.
 _NOT_SPEECH = {TEI + name for name in ("gap", "vocal", "kinesic", "incident", "note", "desc", "head")}
@@ -43,8 +44,39 @@ _CLOSERS = "”“\"'’)]»"
 _ENDS = tuple(".!?:;,…—–-")
 
 
-def read_sitting(path: Path, corpus: Corpus) -> tuple[list[tuple], list[dict]]:
-    """Return a sitting's rows (columns as in COLUMNS) and the dropped utterances. Raises CorpusError with file and line."""
+@dataclass
+class Sitting:
+    """What one file says: a row an utterance (columns as in COLUMNS), the utterances dropped, the speakers nobody is.
+
+    While it is read it also knows where we are: the questions that wait for their answer are those of the current div.
+    """
+
+    path: Path
+    sitting_id: str
+    day: date
+    house: str | None
+    rows: list[tuple] = field(default_factory=list)
+    dropped: list[dict] = field(default_factory=list)
+    unlisted: list[str] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    speakers: dict[str | None, tuple[tuple, tuple]] = field(
+        default_factory=dict
+    )  # by u/@who: who it is, where they stand
+    marks: dict[str | None, tuple[str | None, str | None]] = field(default_factory=dict)  # by u/@ana: role, topic
+    section: str | None = None
+    waiting: list[tuple[str | None, str, str | None]] = field(default_factory=list)  # (id, question, who asked)
+    urgent_note: bool = False
+
+    def __post_init__(self):
+        self.is_uk = self.house in UK_HOUSES.values()  # the rules for questions and procedure apply
+
+    def enter(self, section: str | None) -> None:
+        """Begin a div."""
+        self.section, self.waiting, self.urgent_note = section, [], False
+
+
+def read_sitting(path: Path, corpus: Corpus) -> Sitting:
+    """Return what a sitting's file says. Raises CorpusError with file and line."""
     tree = read_xml(path)
     if tree.tag != f"{TEI}TEI":
         raise CorpusError(path, tree.sourceline, f"expected a TEI element, found {etree.QName(tree).localname}")
@@ -52,54 +84,24 @@ def read_sitting(path: Path, corpus: Corpus) -> tuple[list[tuple], list[dict]]:
     if body is None:
         raise CorpusError(path, tree.sourceline, "has no text/body")
     sitting_id = tree.get(XML_ID) or path.stem
-    day = _date_of(tree, path)
-    house = _house_of(tree, path, corpus.corpus_id)
-    return _read_body(body, path, corpus, _Sitting(sitting_id, day, house))
+    here = Sitting(path, sitting_id, _date_of(tree, path), _house_of(tree, path, corpus.corpus_id))
+    _read_children(body, corpus, here)
+    return here
 
 
-@dataclass
-class _Sitting:
-    """Where we are in a file: the questions that wait for their answer are those of the current div."""
-
-    sitting_id: str
-    day: date
-    house: str | None
-    rows: list[tuple] = field(default_factory=list)
-    dropped: list[dict] = field(default_factory=list)
-    ids: set[str] = field(default_factory=set)
-    speakers: dict[str | None, tuple] = field(default_factory=dict)
-    section: str | None = None
-    waiting: list[tuple[str | None, str, str | None]] = field(default_factory=list)  # (id, question, who asked)
-    urgent_note: bool = False
-
-    def enter(self, section: str | None) -> None:
-        self.section, self.waiting, self.urgent_note = section, [], False
-
-
-def _read_body(body: etree._Element, path: Path, corpus: Corpus, here: _Sitting) -> tuple[list[tuple], list[dict]]:
-    for element, div in _walk(body):
-        if element is div:
-            here.enter(_section_of(div))
-        elif element.tag == _NOTE:
+def _read_children(parent: etree._Element, corpus: Corpus, here: Sitting) -> None:
+    """Read the divs, utterances, and notes between utterances that stand in `parent`, in document order."""
+    for element in parent.iterchildren(_U, _NOTE, _DIV):
+        tag = element.tag
+        if tag == _U:
+            _read_utterance(element, corpus, here)
+        elif tag == _NOTE:
             _read_note(element, here)
         else:
-            _read_utterance(element, path, corpus, here)
-    return here.rows, here.dropped
-
-
-def _walk(body: etree._Element) -> Iterator[tuple[etree._Element, etree._Element | None]]:
-    """Yield (element, its div) for each div, utterance, and note between utterances, in document order."""
-    stack = [(iter(body), None)]
-    while stack:
-        children, div = stack[-1]
-        child = next(children, None)
-        if child is None:
-            stack.pop()
-        elif child.tag == _DIV:
-            yield child, child
-            stack.append((iter(child), child))
-        elif child.tag in (_U, _NOTE):
-            yield child, div
+            outer = here.section
+            here.enter(_section_of(element))
+            _read_children(element, corpus, here)
+            here.enter(outer)
 
 
 def _section_of(div: etree._Element | None) -> str | None:
@@ -112,49 +114,45 @@ def _section_of(div: etree._Element | None) -> str | None:
     return None
 
 
-def _read_note(element: etree._Element, here: _Sitting) -> None:
-    text = one_line("".join(element.itertext()))
+def _read_note(element: etree._Element, here: Sitting) -> None:
+    text = one_line(element.text if len(element) == 0 else "".join(element.itertext()))
     if cleaning.announces_urgent(text):
         here.urgent_note = True
-    elif here.house in UK_HOUSES.values() and cleaning.note_is_question(text):
+    elif here.is_uk and cleaning.note_is_question(text):
         here.waiting.append((None, cleaning.question_text(text), None))
 
 
-def _read_utterance(element: etree._Element, path: Path, corpus: Corpus, here: _Sitting) -> None:
+def _read_utterance(element: etree._Element, corpus: Corpus, here: Sitting) -> None:
     identity = element.get(XML_ID)
     if identity is None:
-        raise CorpusError(path, element.sourceline, "an utterance has no xml:id")
+        raise CorpusError(here.path, element.sourceline, "an utterance has no xml:id")
     if identity in here.ids:
-        raise CorpusError(path, element.sourceline, f"utterance id {identity!r} occurs twice")
+        raise CorpusError(here.path, element.sourceline, f"xml:id {identity!r} occurs twice")
     here.ids.add(identity)
     text = utterance_text(element)
     if not text:
         here.dropped.append({"id": identity, "rule": "empty utterance", "text": ""})
         return
-    who = id_of((element.get("who") or "").split(" ")[0])
-    role, topic = _role_and_topic(element.get("ana", ""), corpus)
-    if who not in here.speakers:
-        here.speakers[who] = _speaker_columns(who, here.day, corpus)
-    name, sex, government, *party = here.speakers[who]
-    kind, answers, prompts = _place_in_debate(identity, text, role, who, here)
+    speaker, standing = _speaker(element, corpus, here)
+    role, topic = _role_and_topic(element.get("ana"), corpus, here)
+    kind, answers, prompts = _place_in_debate(identity, text, role, speaker[0], here)
     place = (identity, here.sitting_id, here.day, here.house, here.section, len(here.ids) - 1)
-    speaker = (who, name, sex, role, government, *party)
-    here.rows.append((*place, *speaker, topic, kind, answers, prompts, text, text.count(" ") + 1))  # one blank a gap
+    n_words = text.count(" ") + 1  # `one_line` leaves one blank a gap
+    here.rows.append((*place, *speaker, role, *standing, topic, kind, answers, prompts, text, n_words))
 
 
-def _place_in_debate(identity: str, text: str, role: str, who: str | None, here: _Sitting) -> tuple[str, list, list]:
+def _place_in_debate(identity: str, text: str, role: str, who: str | None, here: Sitting) -> tuple[str, list, list]:
     """Return (kind, ids of the questions answered, their words, the same words once).
 
     Questions wait until someone who asked none of them speaks: that is the answer, and it takes them all. The chair and procedure
     in between change nothing; the exchange that follows an answer answers no listed question. Who asks and speaks in one breath
     gives a speech, and the question waits all the same.
     """
-    uk = here.house in UK_HOUSES.values()
-    kind = cleaning.question_kind(text, here.house, here.urgent_note) if uk and role != "chair" else None
+    kind = cleaning.question_kind(text, here.house, here.urgent_note) if here.is_uk and role != "chair" else None
     if kind:
         here.waiting.append((identity, cleaning.question_text(text), who))
         return "speech" if cleaning.opens_a_speech(text) else kind, [], []
-    if uk and cleaning.procedural_rule(text, role):
+    if here.is_uk and cleaning.procedural_rule(text, role):
         return "procedural", [], []
     if not here.waiting or (who is not None and who in {asked for _, _, asked in here.waiting}):
         return "speech", [], []
@@ -164,7 +162,9 @@ def _place_in_debate(identity: str, text: str, role: str, who: str | None, here:
 
 def utterance_text(element: etree._Element) -> str:
     """Return what was said: segments joined with the full stop that ParlaMint strips from all but the last one."""
-    parts = [_speech_text(seg) for seg in element.iterfind(_SEG)]
+    parts = [_speech_text(seg) for seg in element.iterchildren(_SEG)]
+    if len(parts) == 1 and parts[0]:
+        return parts[0]
     parts = [part for part in parts if part] or [_speech_text(element)]
     return " ".join([part if _is_closed(part) else f"{part}." for part in parts[:-1]] + parts[-1:])
 
@@ -180,36 +180,47 @@ def _speech_text(element: etree._Element) -> str:
     for child in element:
         if isinstance(child.tag, str) and child.tag not in _NOT_SPEECH:
             pieces.append(_speech_text(child))
-        pieces.append(" " if child.tag in _NOT_SPEECH else "")
-        pieces.append(child.tail or "")
+        tail = child.tail or ""
+        pieces.append(f" {tail}" if child.tag in _NOT_SPEECH and not tail.startswith(_ENDS) else tail)
     return one_line("".join(pieces))
 
 
-def _role_and_topic(ana: str, corpus: Corpus) -> tuple[str | None, str | None]:
-    role = topic = None
-    for token in ana.split():
-        bare = token.lstrip("#")
-        if bare in ROLES:
-            role = bare
-        elif bare.startswith(("topic:", "topic.")):
-            key = bare.removeprefix("topic:")
-            topic = corpus.topics.get(key, key)
-    return role, topic
+def _role_and_topic(ana: str | None, corpus: Corpus, here: Sitting) -> tuple[str | None, str | None]:
+    if ana not in here.marks:
+        role = topic = None
+        for bare in (token.lstrip("#") for token in (ana or "").split()):
+            if bare in ROLES:
+                role = bare
+            elif bare.startswith(("topic:", "topic.")):
+                key = bare.removeprefix("topic:")
+                topic = corpus.topics.get(key, key)
+        here.marks[ana] = role, topic
+    return here.marks[ana]
 
 
-def _speaker_columns(who: str | None, day: date, corpus: Corpus) -> tuple:
-    """Return name, sex, is_government, then party code to affiliation rule, of one speaker on one day."""
+def _speaker(element: etree._Element, corpus: Corpus, here: Sitting) -> tuple[tuple, tuple]:
+    """Return (id, name, sex) and (is_government, party code … affiliation rule) of who speaks on this day."""
+    named = element.get("who")
+    if named not in here.speakers:
+        who = id_of(next(iter((named or "").split()), None))
+        here.speakers[named] = _look_up(who, here.day, corpus)
+    speaker, standing = here.speakers[named]
+    if standing[-1] == UNKNOWN_SPEAKER:
+        here.unlisted.append(f"{here.path.name}:{element.sourceline}: who={named!r} is nobody in the corpus's lists")
+    return speaker, standing
+
+
+def _look_up(who: str | None, day: date, corpus: Corpus) -> tuple[tuple, tuple]:
     nobody = (None, None, UNKNOWN_ORIENTATION)
     person = corpus.people.get(who) if who else None
     if person is None:
-        rule = "unknown speaker" if who else "no speaker"
-        return None, None, False, None, *nobody, 0, rule
-    affiliation, n_candidates, rule = explain_affiliation(person.affiliations, day)
+        return (who, None, None), (False, None, *nobody, 0, UNKNOWN_SPEAKER if who else "no speaker")
+    affiliation, n_candidates, rule, in_government = person.on(day)
     party = (None, *nobody)
     if affiliation is not None:
         org = corpus.organisations[affiliation.ref]
         party = (org.code, org.name, org.orientation_code, org.orientation)
-    return person.name, person.sex, is_government(person.affiliations, day), *party, n_candidates, rule
+    return (who, person.name, person.sex), (in_government, *party, n_candidates, rule)
 
 
 def _date_of(tree: etree._Element, path: Path) -> date:

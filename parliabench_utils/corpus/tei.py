@@ -1,26 +1,32 @@
 """Read a ParlaMint corpus, one row an utterance (section 3, steps 1 and 2; notebook 01).
 
 Releases 2.1 to 5.0: lists embedded in the root or included by it, day files beside the root or in year folders. One file is one
-tree and is forgotten after it is read, so memory grows with the text alone.
+tree, becomes one compact batch of rows and is forgotten, so memory grows with the text alone.
 
     >>> speeches = read_corpus("ParlaMint-GB.TEI")                                      # doctest: +SKIP
     >>> speeches.loc[0, ["speech_id", "date", "house", "party", "text"]]                # doctest: +SKIP
 """
 
+import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parliabench_utils.corpus.organisations import UK_CORPUS
 from parliabench_utils.corpus.roots import Corpus, open_corpus
-from parliabench_utils.corpus.safe_xml import CorpusError
-from parliabench_utils.corpus.sittings import COLUMNS, TEXT_COLUMNS, read_sitting
+from parliabench_utils.corpus.safe_xml import XML_ID, CorpusError, line_of
+from parliabench_utils.corpus.sittings import COLUMNS, LIST_COLUMNS, TEXT_COLUMNS, read_sitting
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-ON_ERROR = ("stop", "quarantine", "skip")  # the last two are one: set the file aside and go on
+ON_ERROR = ("stop", "quarantine")
+logger = logging.getLogger(__name__)
 
 
 def read_corpus(
@@ -31,44 +37,59 @@ def read_corpus(
     `root` is the corpus's root file or its folder; `people` names another root for day files that came without their own.
     `workers` processes share the files; rows and their order do not depend on it. A file that cannot be read raises CorpusError
     with its name and line, or with `on_error="quarantine"` is set aside. `DataFrame.attrs` holds `dropped` (a list of
-    `{"id", "rule", "text"}`), `corpus_id`, `orientation_source` and `n_files`.
+    `{"id", "rule", "text"}`, files set aside have the rule `unreadable file`), `unlisted` (a line for each utterance of a
+    speaker whom no list knows; its row is there, without a party), `corpus_id`, `title`, `edition`,
+    `orientation_source` and `n_files`.
     """
-    import pandas as pd
-
     if on_error not in ON_ERROR:
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(ON_ERROR)}")
     stop = on_error == "stop"
     corpus, dropped = open_corpus(Path(root), Path(people) if people else None, stop=stop)
-    rows: list[tuple] = []
-    seen = _Seen(corpus.corpus_id)
-    for path, outcome in _read_files(corpus, workers, stop):
-        error = outcome if isinstance(outcome, CorpusError) else seen.clash(path, outcome[0])
+    batches: list[pa.RecordBatch] = []
+    unlisted: list[str] = []
+    seen = _Seen()
+    for path, outcome in _read_files(corpus, workers):
+        error = outcome if isinstance(outcome, CorpusError) else seen.clash(path, outcome, corpus.corpus_id)
         if error and stop:
             raise error
         if error:
             dropped.append({"id": path.name, "rule": "unreadable file", "text": str(error)})
             continue
-        seen.add(path, outcome[0])
-        rows += outcome[0]
-        dropped += outcome[1]
-    frame = pd.DataFrame.from_records(rows, columns=COLUMNS)
-    frame["date"] = pd.to_datetime(frame["date"]).astype("datetime64[ms]")
-    frame = frame.astype(dict.fromkeys(TEXT_COLUMNS, "str"))  # all null or not, a column keeps its type
+        batches.append(outcome.rows)
+        dropped += outcome.dropped
+        unlisted += outcome.unlisted
+    if unlisted:
+        logger.warning("%d utterances are by nobody whom the corpus lists; the first: %s", len(unlisted), unlisted[0])
+    frame = _to_frame(batches)
     frame.attrs = {
         "dropped": dropped,
+        "unlisted": unlisted,
         "corpus_id": corpus.corpus_id,
+        "title": corpus.title,
+        "edition": corpus.edition,
         "orientation_source": corpus.orientation_source,
         "n_files": len(corpus.files),
     }
     return frame
 
 
-def _read_files(corpus: Corpus, workers: int, stop: bool) -> Iterator[tuple[Path, object]]:
-    """Yield (path, (rows, dropped) or CorpusError) for each file in order, whatever the number of processes."""
-    read = partial(_read_one, corpus)
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of one file, compact enough to be kept and to be handed from process to process."""
+
+    rows: "pa.RecordBatch"
+    ids: list[str]
+    day: date
+    house: str | None
+    dropped: list[dict]
+    unlisted: list[str]
+
+
+def _read_files(corpus: Corpus, workers: int) -> Iterator[tuple[Path, _Outcome | CorpusError]]:
+    """Yield (path, what came of it) for each file in order, whatever the number of processes."""
     workers = min(workers, len(corpus.files), os.cpu_count() or 1)  # more only fill the memory
     if workers <= 1:
-        yield from zip(corpus.files, map(read, corpus.files), strict=True)
+        yield from zip(corpus.files, map(partial(_read_one, corpus), corpus.files), strict=True)
         return
     from multiprocessing import get_context
 
@@ -78,11 +99,13 @@ def _read_files(corpus: Corpus, workers: int, stop: bool) -> Iterator[tuple[Path
         yield from zip(corpus.files, pool.imap(_read_in_worker, corpus.files, chunksize=size), strict=True)
 
 
-def _read_one(corpus: Corpus, path: Path) -> object:
+def _read_one(corpus: Corpus, path: Path) -> _Outcome | CorpusError:
     try:
-        return read_sitting(path, corpus)
+        here = read_sitting(path, corpus)
     except CorpusError as error:
         return error
+    ids = [row[0] for row in here.rows]
+    return _Outcome(_to_batch(here.rows), ids, here.day, here.house, here.dropped, here.unlisted)
 
 
 _worker_corpus: Corpus | None = None
@@ -93,30 +116,51 @@ def _start_worker(corpus: Corpus) -> None:
     _worker_corpus = corpus
 
 
-def _read_in_worker(path: Path) -> object:
+def _read_in_worker(path: Path) -> _Outcome | CorpusError:
     return _read_one(_worker_corpus, path)
+
+
+def _schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    types = dict.fromkeys(COLUMNS, pa.int64()) | dict.fromkeys(TEXT_COLUMNS, pa.large_string())
+    types |= dict.fromkeys(LIST_COLUMNS, pa.list_(pa.string()))
+    return pa.schema(types | {"date": pa.date32(), "is_government": pa.bool_()})
+
+
+def _to_batch(rows: list[tuple]) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    schema = _schema()
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(column, type=kind) for column, kind in zip(columns, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _to_frame(batches: "list[pa.RecordBatch]") -> "pd.DataFrame":
+    import pyarrow as pa
+
+    table = pa.Table.from_batches(batches, schema=_schema())
+    lists = {name: table[name].to_pylist() for name in LIST_COLUMNS}
+    return table.drop_columns(list(LIST_COLUMNS)).to_pandas(date_as_object=False).assign(**lists)[list(COLUMNS)]
 
 
 class _Seen:
     """The ids and the (house, day) pairs read so far: both may occur once only."""
 
-    def __init__(self, corpus_id: str):
-        self.corpus_id = corpus_id
+    def __init__(self):
         self.ids: set[str] = set()
-        self.days: dict[tuple, Path] = {}
+        self.days: dict[tuple[str | None, date], Path] = {}
 
-    def clash(self, path: Path, rows: list[tuple]) -> CorpusError | None:
-        """Return the error that a file's rows make beside those of the files before it."""
-        if rows and (other := self.days.get(_house_and_day(rows[0]))):
-            return CorpusError(path, None, f"same house and day as {other}; remove one of the two files")
-        again = next((row[0] for row in rows if row[0] in self.ids), None)
-        return CorpusError(path, None, f"utterance id {again!r} occurs in another file too") if again else None
-
-    def add(self, path: Path, rows: Iterable[tuple]) -> None:
-        self.ids.update(row[0] for row in rows)
-        if rows and rows[0][3] is not None:
-            self.days[_house_and_day(rows[0])] = path
-
-
-def _house_and_day(row: tuple) -> tuple:
-    return row[3], row[2]
+    def clash(self, path: Path, outcome: _Outcome, corpus_id: str) -> CorpusError | None:
+        """Return the error that a file makes beside those before it, None where it makes none and is now one of them."""
+        sitting = outcome.house, outcome.day
+        if corpus_id == UK_CORPUS and (other := self.days.get(sitting)):  # other parliaments sit twice on a day
+            line = line_of(path, "when", outcome.day.isoformat())
+            return CorpusError(path, line, f"same house and day as {other.name}; remove one of the two files")
+        again = next((identity for identity in outcome.ids if identity in self.ids), None)
+        if again is not None:
+            return CorpusError(path, line_of(path, XML_ID, again), f"xml:id {again!r} occurs in an earlier file too")
+        self.ids.update(outcome.ids)
+        self.days[sitting] = path
+        return None

@@ -208,15 +208,16 @@ def _selected(params: Common) -> dict[str, Any]:
 
 
 def _require(stage: str, inputs: list[Path], folder: Path) -> None:
-    missing = [path for path in inputs if not path.exists() or (stage == "01_ingest" and _holds_no_root(path))]
+    missing = [path for path in inputs if not path.exists() or (stage == "01_ingest" and _is_no_corpus(path))]
     if not missing:
         return
     lines = [f"{provenance.name_in_manifest(path, folder)} ({_remedy(stage, path, folder)})" for path in missing]
     raise FileNotFoundError(f"{stage}: missing input: {'; '.join(lines)}")
 
 
-def _holds_no_root(corpus: Path) -> bool:
-    return corpus.is_dir() and not any(corpus.glob("*.xml"))
+def _is_no_corpus(path: Path) -> bool:
+    """An archive, or a folder without XML in it or (as archives unpack) one below."""
+    return path.suffix != ".xml" if path.is_file() else not (any(path.glob("*.xml")) or any(path.glob("*/*.xml")))
 
 
 def _remedy(stage: str, path: Path, folder: Path) -> str:
@@ -224,7 +225,7 @@ def _remedy(stage: str, path: Path, folder: Path) -> str:
         writer = path.relative_to(folder).parts[0]
         return f"run {writer if writer in STAGES else '08_statistics'} first"
     if stage == "01_ingest":
-        return "give the corpus with --set corpus=FOLDER, or run `python -m parliabench_utils fetch-corpus`"
+        return "give an unpacked corpus with --set corpus=FOLDER, or run `python -m parliabench_utils fetch-corpus`"
     return "check the name"
 
 

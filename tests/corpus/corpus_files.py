@@ -46,6 +46,17 @@ def sitting_xml(
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<TEI {TEI} xml:id="{name}">{head}<text><body>{body}</body></text></TEI>'
 
 
+def u(number, text: str, who: str | None = "Ada", ana: str = "#regular") -> str:
+    """An utterance with the id `u<number>`."""
+    speaker = f' who="#{who}"' if who else ""
+    return f'<u xml:id="u{number}" ana="{ana}"{speaker}><seg>{text}</seg></u>'
+
+
+def debate(*parts: str, head: str | None = "Rural Buses") -> str:
+    """A div of utterances and notes under a heading."""
+    return f"<div type='debateSection'>{f'<head>{head}</head>' if head else ''}{''.join(parts)}</div>"
+
+
 class LetterEncoder:
     """A vector of letter counts: equal texts are nearest, no weights needed."""
 
