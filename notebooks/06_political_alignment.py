@@ -51,8 +51,8 @@ p = run.params
 # ## Centroids: the average speech of a party
 #
 # An encoder turns each speech into a unit vector. A party's centroid is the direction of the mean of its *training*
-# speeches; the same for the orientations on the scale. 02 kept sums for each party, debate and speaker, so that we
-# can take a member's own speeches out of the centroid that he is scored against, exactly and without embedding
+# speeches; the same for the orientations on the scale. 02 kept sums for each party, debate, speaker and topic, so that
+# we can take a member's own speeches out of the centroid that he is scored against, exactly and without embedding
 # anything again.
 
 # %%
@@ -104,8 +104,9 @@ by_job(speeches, [*shown, "Party Align residual"])
 
 # %% [markdown]
 # A row of a model says something about parties only if `Party Align` is clearly above `Party Align deranged`, and its
-# `margin` above 0; `nearest is own` is the share of speeches where it is. The members' row is the yardstick. `Party
-# Align residual` is explained below: Eq. 3 with topic and House held fixed. One speech at each end of each metric:
+# `margin` above 0; `nearest is own` is the share of speeches where it is. The members' row is the yardstick: where even
+# they are below 0, a model is not to blame for a negative margin, nor to praise for a high cosine. `Party Align
+# residual` is Eq. 3 with topic and House held fixed; more below. One speech at each end of each metric:
 
 # %%
 metrics = ("PSA", "Party Align", "Party Align residual")
@@ -178,8 +179,9 @@ printed.pivot(index="condition", columns="statistic", values="PSA")[list(guesses
 # The paper's evidence is one analysis of variance: Party Align differs between parties, p < 0.001. That cannot settle
 # the question, because party centroids differ in how central they are. A party whose centroid lies in the middle of
 # everything has high cosines, whoever speaks. So we test the metric on members' own speeches, whose party is known.
-# Every speech is scored against centroids made from *other* speeches, with five-fold cross-validation, in three ways
-# of keeping them apart: at random, by debate (no debate on both sides) and by speaker (no member on both sides).
+# Every speech is scored against centroids made from *other* speeches, by cross-validation, in three ways of keeping
+# them apart: at random, by debate (no debate on both sides) and by speaker (no member on both sides). (With the embedded
+# corpus the members are invented: the test then says how that corpus was written. Real days are the ones to judge by.)
 
 # %%
 from parliabench_utils.metrics.alignment import debate_id

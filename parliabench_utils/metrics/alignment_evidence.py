@@ -29,7 +29,8 @@ def overview(validation: pd.DataFrame) -> pd.DataFrame:
         parts[name] = rows.apply(_printed, axis=1) if len(rows) else pd.Series(dtype=object)
     table = pd.DataFrame(parts).reindex(parts["speeches"].index).fillna("—").reset_index()
     table["chance"] = table["chance"].str.split(" [", regex=False).str[0]  # its interval says nothing
-    return table.sort_values("condition", key=lambda names: names.map(list(names.unique()).index), ignore_index=True)
+    order = {name: i for i, name in enumerate(table["condition"].unique())}
+    return table.sort_values("condition", key=lambda names: names.map(order), kind="stable", ignore_index=True)
 
 
 def _printed(row: pd.Series) -> str:

@@ -211,7 +211,8 @@ def test_conditions_and_what_is_said_about_them(house):
     assert government["value"].isna().all(), "one party governs: nothing to compare"
     assert set(government["n"]) == {0}
     shown = overview(table)
-    assert len(shown) == len(controls) * len(SPLITS)
+    assert shown["condition"].tolist() == [control.name for control in controls for _ in SPLITS]
+    assert shown["split"].tolist() == list(SPLITS) * len(controls)
     assert (shown.loc[shown["condition"] == "within government", "balanced accuracy"] == "—").all()
     said = " ".join(findings(table))
     assert "within government" in said
