@@ -108,7 +108,7 @@ kept.groupby("topic_method").agg(
 )
 
 # %% [markdown]
-# Table 4 as run: how many speeches each category has and, where the classifier decided, the domains that it chose most.
+# Table 4 as run: how many speeches each category has and, where the classifier decided, the two domains that it chose most.
 
 # %%
 from parliabench_utils.corpus.overview import topic_table
@@ -125,8 +125,8 @@ from parliabench_utils.corpus.overview import draw_confusion
 from parliabench_utils.corpus.topics import confusion, second_opinion
 
 opinions = second_opinion(kept, classifier, p.topic_audit, p.seed)
-figure = draw_confusion(confusion(opinions)) if len(opinions) else "this corpus has no topics of its own"
-figure
+figure = draw_confusion(confusion(opinions)) if len(opinions) else None
+print(f"{len(opinions):,} directly mapped speeches compared (none where the corpus has no topics of its own)")
 
 # %% [markdown]
 # Read both ways, this is how often the classifier finds the mapped domain, and what the direct mapping costs: `unreachable` is the
@@ -146,7 +146,7 @@ direct_cost(opinions).round(2)
 # %%
 from parliabench_utils.corpus.overview import dataset_numbers
 
-print(f"{len(kept):,} speeches, {kept['speaker_id'].nunique():,} speakers, {kept['n_words'].sum():,} words")
+print(f"{kept['n_words'].sum():,} words in all")
 dataset_numbers(kept, speeches.attrs)
 
 # %%
@@ -185,7 +185,7 @@ leaks.style.format("{:.1%}", subset=leaks.columns[2:])
 # %%
 from parliabench_utils.corpus.leaks import closest_copies
 
-closest_copies(*divided["random"])
+closest_copies(*divided["random"]).round(2)
 
 # %%
 from parliabench_utils.corpus.dataset import to_records
