@@ -29,10 +29,9 @@ class CorpusError(ValueError):
 
 def read_xml(path: Path) -> etree._Element:
     """Return the root element of `path`; raises CorpusError for broken XML and for any document type declaration."""
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_pis=True)
     try:
         data = path.read_bytes()
-        root = etree.fromstring(data, parser)
+        root = _parse(data)
     except etree.XMLSyntaxError as error:
         raise CorpusError(path, error.lineno, f"{_problem(error.msg)} ({error.msg.split(', line ')[0]})") from error
     except OSError as error:
@@ -41,6 +40,17 @@ def read_xml(path: Path) -> etree._Element:
         line = data[: max(data.find(b"<!DOCTYPE"), 0)].count(b"\n") + 1
         raise CorpusError(path, line, "has a document type declaration; ParlaMint has none, and entities are refused")
     return root
+
+
+def _parse(data: bytes) -> etree._Element:
+    options = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False, "remove_pis": True}
+    try:
+        return etree.fromstring(data, etree.XMLParser(**options))
+    except etree.XMLSyntaxError as error:
+        if "is not an NCName" not in error.msg:
+            raise
+        # Draft roots write `xml:id="#party.CON"`: read them without the parser's check of ids.
+        return etree.fromstring(data, etree.XMLParser(collect_ids=False, **options))
 
 
 def _problem(message: str) -> str:

@@ -10,12 +10,18 @@ from threading import Thread
 import pytest
 
 from parliabench_utils.cli import main
-from parliabench_utils.corpus import download
+from parliabench_utils.corpus import download, read_corpus
 from parliabench_utils.corpus.download import FetchError, fetch_corpus, unpack
+from tests.corpus.corpus_files import debate, root_xml, sitting_xml, u
 
 ITEM = "/xmlui/bitstream/handle/11356/2004"
 LINK = f"{ITEM}/ParlaMint-GB.tgz?sequence=9&isAllowed=y"
-ROOT = {"ParlaMint-GB.TEI/ParlaMint-GB.xml": b"<teiCorpus/>"}
+DAY = "ParlaMint-GB_2019-03-05-commons"
+ROOT = {
+    "ParlaMint-GB.TEI/ParlaMint-GB.xml": root_xml([f"2019/{DAY}.xml"]).encode(),
+    f"ParlaMint-GB.TEI/2019/{DAY}.xml": sitting_xml(debate(u(1, "I disagree."))).encode(),
+    "ParlaMint-GB.txt/2019/x.txt": b"not unpacked",
+}
 
 
 class Site:
@@ -93,7 +99,7 @@ def serve_item(site, data: bytes) -> dict[str, str]:
 def test_the_link_is_read_from_the_item_page_and_the_manifest_comes_last(site, tmp_path, capsys):
     pages = serve_item(site, archive(ROOT))
     folder = fetch_corpus(tmp_path / "data", pages=pages)
-    assert (folder / "ParlaMint-GB.TEI/ParlaMint-GB.xml").read_bytes() == b"<teiCorpus/>"
+    assert read_corpus(folder)["party"].tolist() == ["Conservative"] and not list(folder.rglob("*.txt"))
     facts = json.loads((folder / "fetched.json").read_text())
     assert (facts["url"], facts["bytes"]) == (site.address + LINK, len(site.files[LINK])) and len(facts["sha256"]) == 64
     printed = capsys.readouterr().out

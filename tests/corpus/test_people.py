@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parliabench_utils.corpus.people import Affiliation, affiliation_at, explain_affiliation, is_government, read_date
+from parliabench_utils.corpus import read_corpus
+from parliabench_utils.corpus.people import (
+    Affiliation,
+    Person,
+    affiliation_at,
+    explain_affiliation,
+    is_government,
+    read_date,
+)
+from tests.corpus.corpus_files import debate, u
 
 
 def member(ref, start=None, end=None, **more):
@@ -65,6 +74,11 @@ def test_case_6_and_10_houses_categories_and_government_are_no_parties():
     assert at(spells, "2020-01-01") == (None, 0, "none")
 
 
+def test_case_7_a_closed_party_is_closed_though_the_house_is_left_open():
+    spells = [member("BI", "2009-01-01", "2019-08-31"), member("parliament.HL", "2009-01-01", org_role="parliament")]
+    assert at(spells, "2019-09-01") == (None, 0, "none")
+
+
 def test_case_8_a_minister_without_a_reference_is_in_government_and_in_no_party():
     office = Affiliation(None, "minister", "2019-01-01", "2019-12-31", "")
     assert is_government([office], date(2019, 12, 31))
@@ -75,6 +89,64 @@ def test_case_8_a_minister_without_a_reference_is_in_government_and_in_no_party(
 def test_case_9_the_speaker_is_an_affiliation_of_its_own():
     spells = [member("LAB", "1997-05-01"), member("S", "2019-11-04", org_role="parliamentaryGroup")]
     assert at(spells, "2022-10-12")[0] == "S"
+
+
+LORDS = "ParlaMint-GB_2019-03-05-lords"
+HARD_PEOPLE = """
+<listOrg>
+  <org xml:id="PoGB" role="parliament"><orgName full="yes">Parliament</orgName></org>
+  <org xml:id="#party.CON" role="politicalParty"><orgName full="yes">Conservative</orgName><orgName full="init">CON</orgName></org>
+  <org xml:id="party.S" role="parliamentaryGroup"><orgName full="yes">Speaker</orgName><orgName full="abb">S</orgName></org>
+</listOrg>
+<listPerson>
+  <person xml:id="Peer"><persName><forename>P</forename><surname>Eer</surname></persName><sex value="M">Male</sex>
+    <affiliation role="MP" ref="#parla.lower" from="2001-01-01"/>
+    <affiliation role="member" ref="#party.CON" from="2001-01-01"/></person>
+  <person xml:id="Office"><persName><surname>Office</surname></persName>
+    <affiliation role="minister" from="2018-07-09" to="2019-07-24"><orgName>Minister of Buses</orgName></affiliation></person>
+  <person xml:id="Old"><persName><surname>Old</surname></persName>
+    <affiliation role="minister" ref="#PoGB" from="2019-01-01" to="2019-12-31"/></person>
+  <person xml:id="Twin"><persName><surname>Twin</surname></persName></person>
+  <person xml:id="Twin2"><persName><surname>Twin</surname></persName>
+    <affiliation role="member" ref="#party.CON" from="2001-01-01"/>
+    <affiliation role="member" ref="#party.S" from="2009-06-22"/></person>
+</listPerson>
+"""
+
+
+@pytest.fixture
+def hard(corpus):
+    """One utterance each of people who are hard to place, in a sitting of the Lords; by speaker."""
+    names = ["Peer", "Office", "Old", "Twin", "Twin2", "Nobody", None]
+    body = debate(*(u(n, f"I disagree, {n}.", who=name) for n, name in enumerate(names)))
+    frame = read_corpus(corpus({LORDS: body}, people=HARD_PEOPLE))
+    return {name: row for name, (_, row) in zip(names, frame.iterrows(), strict=True)}
+
+
+def test_case_5_an_empty_twin_has_no_party_and_the_real_one_has(hard):
+    assert hard["Twin"]["affiliation_rule"] == "none" and hard["Twin2"]["affiliation_rule"] == "latest-from"
+    assert hard["Twin2"]["party_code"] == "S" and hard["Twin2"]["n_candidate_parties"] == 2
+
+
+def test_case_6_a_peer_listed_in_the_lower_house_speaks_in_the_upper(hard):
+    assert hard["Peer"]["house"] == "House of Lords"
+
+
+def test_case_8_ministers_of_2x_with_and_without_a_reference(hard):
+    assert hard["Office"]["is_government"] and hard["Old"]["is_government"] and not hard["Peer"]["is_government"]
+
+
+def test_case_9_the_speaker_is_a_parliamentary_group(hard):
+    assert (hard["Twin2"]["party"], hard["Twin2"]["orientation"]) == ("Speaker", "Unknown")
+
+
+def test_case_10_ids_with_a_hash_and_references_to_categories(hard):
+    assert (hard["Peer"]["party_code"], hard["Peer"]["n_candidate_parties"]) == ("CON", 1)
+
+
+def test_case_11_a_speaker_whom_nobody_is_and_no_speaker(hard):
+    assert [hard[name]["affiliation_rule"] for name in ("Nobody", None)] == ["unknown speaker", "no speaker"]
+    assert hard["Nobody"]["speaker_id"] == "Nobody" and isinstance(hard["Nobody"]["party"], float)
 
 
 def test_open_bounds_always_hold():
@@ -136,3 +208,12 @@ def test_the_answer_changes_only_where_a_spell_begins_or_ends(items, day):
     after = day + timedelta(days=1)
     if after not in edges and day not in {item.end for item in items}:
         assert affiliation_at(items, day) == affiliation_at(items, after)
+
+
+@settings(deadline=None)
+@given(affiliations, dates)
+def test_a_person_answers_as_the_rule_does(items, day):
+    office = member("GoGB", "2011-01-01", "2011-12-31", org_role="government")
+    person = Person("A", "A", None, (*items, office))
+    assert person.on(day) == (*explain_affiliation(items, day), is_government([office], day))
+    assert (person.on(day)[0] is None) == (affiliation_at(items, day) is None)

@@ -5,6 +5,8 @@ from xml.etree import ElementTree
 import pytest
 
 from parliabench_utils.corpus import read_corpus
+from parliabench_utils.corpus.cleaning import clean_speeches
+from parliabench_utils.corpus.dataset import KeepRules, keep_speeches
 
 pytestmark = pytest.mark.shared
 TEI = "{http://www.tei-c.org/ns/1.0}"
@@ -24,6 +26,14 @@ def test_every_utterance_of_the_real_days_is_read(days, shared_data):
     ]
     assert days["speech_id"].tolist() == ids and len(ids) == 12466
     assert days["sitting_id"].nunique() == 42
+
+
+def test_nothing_is_lost_between_files_and_data_set(days):
+    kept, dropped = keep_speeches(days, KeepRules(min_speeches=1))
+    assert sorted([*kept["speech_id"], *dropped["id"]]) == sorted(days["speech_id"])
+    clean, noise = clean_speeches(days)
+    assert clean["speech_id"].tolist() == days["speech_id"].tolist()
+    assert {row["id"] for row in noise} == set(days.loc[days["text"] != clean["text"], "speech_id"])
 
 
 def test_affiliations_on_the_real_days(days):

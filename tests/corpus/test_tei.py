@@ -123,6 +123,39 @@ def test_the_house_is_the_sittings(corpus):
     assert frame.loc[0, "house"] == "House of Lords"
 
 
+def test_the_date_is_the_settings_then_the_sources_then_the_file_names(corpus):
+    def with_dates(source, setting):
+        source = f'<sourceDesc><bibl>{source and f"""<date when="{source}"/>"""}</bibl></sourceDesc>'
+        text = sitting_xml(debate(u(1, "I disagree.")), DAY, day=setting or "2001-01-01", meeting="")
+        text = text.replace("<titleStmt>", '<publicationStmt><date when="2023-01-01"/></publicationStmt><titleStmt>')
+        text = text.replace("</fileDesc>", f"{source}</fileDesc>")
+        return text if setting else text.replace('<date when="2001-01-01"/>', "")
+
+    for source, setting, expected in [
+        ("2019-03-04", "2019-03-06", "2019-03-06"),
+        ("2019-03-04", "", "2019-03-04"),
+        ("", "", "2019-03-05"),
+    ]:
+        assert str(read_corpus(corpus({DAY: with_dates(source, setting)})).loc[0, "date"].date()) == expected
+
+
+def test_another_parliament_has_its_own_houses_parties_and_days(corpus):
+    def sitting(number, side):
+        meeting = f'<meeting ana="#parla.{side} #parla.sitting"/>' if side else ""
+        body = debate(u(number, "4. What steps? Order. I beg to move."))
+        return sitting_xml(body, f"ParlaMint-XX_2019-03-05-{number}", meeting=meeting)
+
+    days = {f"ParlaMint-XX_2019-03-05-{n}": sitting(n, side) for n, side in enumerate(["upper", "lower", "lower", ""])}
+    frame = read_corpus(corpus(days, identity="ParlaMint-XX"))
+    assert frame["house"].fillna("none").tolist() == ["Upper house", "Lower house", "Lower house", "none"]
+    assert (frame["kind"] == "speech").all() and (frame["party"] == "Conservative").all()
+
+
+def test_topics_of_either_spelling(corpus):
+    frame = read(corpus, u(1, "One.", ana="#regular topic:healt"), u(2, "Two.", ana="#topic.odd #guest"))
+    assert frame["cap_topic"].tolist() == ["Health", "topic.odd"] and frame["role"].tolist() == ["regular", "guest"]
+
+
 def test_lists_in_files_of_their_own_and_year_folders(tmp_path):
     (tmp_path / "lists.xml").write_text(f"<listPerson {TEI}>{PEOPLE}</listPerson>")
     (tmp_path / "2019").mkdir()
