@@ -77,7 +77,7 @@ def _measure(scored: Scored, weights: np.ndarray) -> dict[tuple[str, str], np.nd
         ("cosine", "other parties, mean"): weights @ np.nanmean(others, axis=1) / total,
         ("margin", "mean over the best other party"): weights @ margin / total,
         ("nearest party", "balanced accuracy"): _balanced(margin > 0, scored, weights),
-        ("nearest party", "chance"): _balanced(1 / _parties_beside(scored), scored, weights),
+        ("nearest party", "chance"): _balanced(_chance(scored), scored, weights),
         ("AUC", "own against others, mean of parties"): _mean_auc(scored, weights),
         ("ANOVA", "eta squared, true centroids"): true,
         ("ANOVA", "eta squared, deranged centroids: mean"): wrong,
@@ -92,8 +92,10 @@ def balanced_accuracy(scored: Scored) -> float:
 
 
 def _balanced(values: np.ndarray, scored: Scored, weights: np.ndarray) -> np.ndarray:
-    """Mean over parties of a party's mean, in each stratum; then over strata by their speeches. Big parties do not rule it,
-    and 1 / parties is the most that guessing can reach, also where a party speaks on one topic above all."""
+    """Mean over parties of a party's mean, in each stratum; then over strata by their speeches.
+
+    Big parties do not rule it, and a party that speaks on one topic above all is not found for that.
+    """
     cells, cell = np.unique(np.stack([scored.strata, scored.codes]), axis=1, return_inverse=True)
     member, stratum = _one_hot(cell.ravel()), _one_hot(cells[0])  # (n, n_cells), (n_cells, n_strata)
     counts, sums = weights @ member, (weights * values) @ member
@@ -104,12 +106,17 @@ def _balanced(values: np.ndarray, scored: Scored, weights: np.ndarray) -> np.nda
     return np.nansum(by_stratum * (counts @ stratum), axis=1) / weights.sum(axis=1)
 
 
-def _parties_beside(scored: Scored) -> np.ndarray:
-    """How many parties are scored in each speech's stratum, (n,)."""
-    strata = np.unique(scored.strata, return_inverse=True)[1]
-    spoken = np.zeros((strata.max() + 1, scored.table.shape[1]), dtype=bool)
-    spoken[strata, scored.codes] = True
-    return spoken.sum(axis=1)[strata]
+def _chance(scored: Scored) -> np.ndarray:
+    """The balanced accuracy of each speech's stratum if what is nearest had nothing to do with who speaks, (n,).
+
+    1 / parties, less where speeches are nearest to parties that do not speak there.
+    """
+    found, value = np.nanargmax(scored.table, axis=1), np.empty(len(scored.codes))
+    for stratum in np.unique(scored.strata):
+        rows = scored.strata == stratum
+        spoken = np.unique(scored.codes[rows])
+        value[rows] = np.isin(found[rows], spoken).mean() / len(spoken)
+    return value
 
 
 def _mean_auc(scored: Scored, weights: np.ndarray) -> np.ndarray:

@@ -130,6 +130,13 @@ def test_auc_with_ties_strata_and_weights():
     assert np.isnan(auc(scores, np.ones(6, dtype=bool), strata, np.ones((1, 6)))[0])
 
 
+def test_chance_counts_only_parties_that_speak_in_the_stratum():
+    table = np.array([[0.9, 0.1, 0.2], [0.1, 0.9, 0.2], [0.1, 0.2, 0.9], [0.9, 0.2, 0.1]])
+    codes, strata = np.array([0, 1, 0, 1]), np.zeros(4, dtype=int)
+    scored = Scored(table, codes, strata, np.arange(4), np.arange(4))
+    assert measures(scored)["nearest party", "chance"][0] == pytest.approx(0.75 / 2), "one speech is nearest to party 2"
+
+
 def test_anova_of_strata_sees_only_what_is_within_them():
     groups, strata = np.array([0, 0, 1, 1] * 2), np.repeat([0, 1], 4)
     within = np.array([1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0])
