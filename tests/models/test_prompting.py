@@ -23,6 +23,7 @@ USER = (
     f"Instruction: {GENERIC_INSTRUCTION}"
 )
 SPEECH = "I thank the Minister. Bills have doubled."
+NEWLINES = "\n\n"
 EXPECTED = {
     "mistral-7b-v0.3": (f"<s>[INST] {TRAINING_SYSTEM}\n\n{USER}[/INST]", f" {SPEECH}</s>"),
     "llama-3.1-8b": (
@@ -72,6 +73,27 @@ def test_system_prompts_are_the_papers_words():
     assert GENERATION_SYSTEM.split("\n", 1)[1] == TRAINING_SYSTEM.removeprefix(
         "You are a seasoned UK parliamentary member. "
     )
+
+
+def few_shot(name: str) -> str:
+    """Hand-written: one example as an earlier turn, then the prompt."""
+    old = USER.replace("Energy Prices", "Old Debate")
+    if name == "mistral-7b-v0.3":
+        return f"<s>[INST] {old}[/INST] {SPEECH}</s>[INST] {TRAINING_SYSTEM}\n\n{USER}[/INST]"
+    prompt, answer = EXPECTED[name]
+    earlier = prompt.replace("Energy Prices", "Old Debate") + answer
+    if name == "gemma-2-9b":
+        return f"{earlier}\n{prompt.removeprefix('<bos>').replace(TRAINING_SYSTEM, '').replace(NEWLINES, '', 1)}"
+    if name == "llama-3.1-8b":
+        return earlier + prompt[prompt.index("<|start_header_id|>user") :]
+    return f"{earlier}\n{prompt[prompt.index('<|im_start|>user') :]}"
+
+
+def test_examples_stand_as_earlier_turns(case):
+    spec, tokenizer, *_ = case
+    made = render_prompt(spec, tokenizer, ROW, "train", examples=[ROW | {"Section": "Old Debate"}])
+    assert made == few_shot(spec.name)
+    assert made.count(TRAINING_SYSTEM) == 1
 
 
 def test_generation_needs_both_word_limits():
