@@ -20,7 +20,7 @@ import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.results.cells import SET
-from parliabench_utils.run.artefacts import read_jsonl, write_csv, write_json, write_jsonl, write_parquet
+from parliabench_utils.run.artefacts import read_jsonl, write_csv, write_json, write_jsonl, write_parquet, write_text
 from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.project import project_root
 
@@ -89,8 +89,8 @@ def _plain(name: object) -> str:
 def _model(name: object, where: str) -> str:
     if (project_root() / "params/models" / f"{name}.yaml").exists():
         return str(name)
-    plain = _plain(name)
-    found = [model for family, model in FAMILIES.items() if plain.startswith(family) or f"meta{family}" in plain]
+    parts = re.findall(r"[a-z]+", str(name).lower())
+    found = [model for family, model in FAMILIES.items() if family in parts]
     if len(found) != 1:
         raise ValueError(f"{where}: model {name!r} is none of {', '.join(FAMILIES)} and has no file in params/models")
     return found[0]
@@ -132,6 +132,7 @@ def import_published(path: Path, folder: Path) -> pd.DataFrame:
     for stage in ("01_ingest", "02_dataset"):
         write_csv(folder / stage / "dropped.csv", pd.DataFrame(columns=["id", "rule", "text"]))
     write_parquet(folder / "01_ingest/speeches.parquet", pd.DataFrame({"speech_id": [], "text": []}, dtype=str))
+    write_text(folder / "03_finetune/README.md", f"Nothing was trained here: the speeches were read from {path.name}.\n")
     for (model, kind), part in scores.groupby(SET, sort=False):
         _write_set(folder, model, kind, part.sort_values(["prompt_id", "variant"]))
     answered = (

@@ -25,7 +25,7 @@ from parliabench_utils.results.cells import HUMAN
 from parliabench_utils.results.figure_style import DPI
 from parliabench_utils.results.scores import kept_prompts
 from parliabench_utils.results.tables_scores import MARKS, set_label
-from parliabench_utils.results.tabular import DASH, Table, number, read_table
+from parliabench_utils.results.tabular import DASH, Table, number, read_table, span
 from parliabench_utils.run.artefacts import write_text
 from parliabench_utils.run.project import project_root
 
@@ -36,7 +36,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("tablesort.min.js", "browser.js")
 HUMAN_NAME = "Human speeches"
 SCREEN_DPI = 125  # figures stand a little larger on the page than in print
-NUMBER = r"[<\[−-]?\s?\d.*"
+NUMBER = r"[<\[−+-]?\s?\d.*"
 HEADLINE_WIDTH, NAME_WIDTH = 11, 14  # characters
 
 
@@ -156,7 +156,7 @@ def headline_frame(folder: Path) -> pd.DataFrame:
     wide = frame.pivot(index="metric", columns="set", values="cell")
     wide = wide.reindex(index=[m.name for m in METRICS], columns=list(dict.fromkeys(labels)))
     wide.index = [f"{m.name} {'↑' if m.higher_is_better else '↓'}" for m in METRICS]
-    wide.loc["n"] = data.groupby(labels)["n"].max().reindex(wide.columns).astype(int).astype(str)
+    wide.loc["n"] = data.groupby(labels)["n"].apply(span).reindex(wide.columns)  # a metric may have fewer values
     return wide
 
 

@@ -80,23 +80,26 @@ def dropped_rows(folder: Path) -> list[dict[str, str]]:
 
 
 def failures(folder: Path) -> pd.DataFrame:
-    """04's failed attempts as its summary counts them, printed as they are."""
-    return pd.read_csv(folder / "04_generate/summary/failures.csv", dtype=str).fillna("")
+    """04's failed attempts as its summary counts them."""
+    return _printed(pd.read_csv(folder / "04_generate/summary/failures.csv"))
 
 
 def checks(folder: Path) -> list[tuple[str, pd.DataFrame]]:
-    """What earlier stages found out about their own metrics: title and printed table of each summary."""
-    validation = pd.read_csv(folder / "06_political_alignment/summary/validation.csv")
-    guessed = validation[validation["split"] == "none"].drop(columns=["split", "check"])
-    trust, failed = (pd.read_csv(folder / "07_judge/summary" / name) for name in ("trust.csv", "failures.csv"))
-    titles = {
-        "What Party Align sees in human speeches, by condition and by what training and test share (06)": overview(
-            validation
-        ),
-        "PSA beside the two guessers' (06)": guessed,
-        "How far the judge can be trusted (07)": trust,
-        "What the judge could not rate (07)": failed,
-    }
+    """What earlier stages found out about their own metrics: title and printed table of each summary that there is (imported
+    published speeches have none).
+    """
+    validation, summary = folder / "06_political_alignment/summary/validation.csv", folder / "07_judge/summary"
+    titles = {}
+    if validation.exists():
+        found = pd.read_csv(validation)
+        guessed = found[found["split"] == "none"].drop(columns=["split", "check"])
+        titles["What Party Align sees in human speeches, by condition and by what training and test share (06)"] = (
+            overview(found)
+        )
+        titles["PSA beside the two guessers' (06)"] = guessed
+    if summary.is_dir():
+        titles["How far the judge can be trusted (07)"] = pd.read_csv(summary / "trust.csv")
+        titles["What the judge could not rate (07)"] = pd.read_csv(summary / "failures.csv")
     return [(title, _printed(frame)) for title, frame in titles.items()]
 
 

@@ -71,7 +71,7 @@ def test_n_bounds_are_those_of_table_13(findings):
     assert "2683.9 to 2684.2" in rows.filter(like="Self-BLEU").iloc[0]
 
 
-def altered(number: int, row: int, column: str, value: float) -> dict[int, pd.DataFrame]:
+def altered(number: int, row, column: str, value) -> dict[int, pd.DataFrame]:
     table = published(number)
     table.loc[row, column] = value
     return {number: table}
@@ -86,6 +86,12 @@ def altered(number: int, row: int, column: str, value: float) -> dict[int, pd.Da
         (altered(8, 0, "average", 0.7), "30 margins", 4, 3),
         (altered(12, 0, "overall", 97.0), "9 overall", 5, 4),
         (altered(2, 14, "starred", 0), "3 asterisks", 1, 0),
+        (altered(3, 0, "speakers", published(3)["speakers"][0] - 104), "11 speakers", 0, 1),
+        (altered(4, slice(0, 21), "method", "Direct"), "5 direct", 0, 0),
+        (altered(5, published(5)["model"].str.contains("Falcon"), "model", "Yi 6B"), "7 models", 0, 1),
+        (altered(7, published(7)["parameter"] == "Warmup Steps", "value", "1119"), "8 warm-up", 1, 0),
+        (altered(7, published(7)["parameter"] == "Warmup Steps", "value", "1119"), "8 warm-up, page", 0, 1),
+        (altered(9, slice(None), "F", 2.5), "28 ANOVA", 0, 1),
     ],
 )
 def test_an_altered_table_flips_its_verdict(findings, change, item, before, after):

@@ -14,6 +14,7 @@ from parliabench_utils.results.scores import join_scores, kept_prompts, present_
 from parliabench_utils.run.runner import run_notebook
 
 MODELS = {"unsloth/Meta-Llama-3.1-8B-bnb-4bit": "llama-3.1-8b", "YI 6B": "yi-6b"}
+NAMES = {"unsloth/gemma-2-9b-bnb-4bit": "gemma-2-9b", "Qwen2-7B": "qwen2-7b", "Mistral 7B v0.3": "mistral-7b-v0.3"}
 PARTIES = {"Labour": "Centre-left", "Conservative": "Centre-right", "Bishops": "Unknown"}
 
 
@@ -47,6 +48,12 @@ def test_rows_prompts_models_and_scores(rows, tmp_path):
     first = frame.iloc[0]
     assert (first["PPL"], first["Dist-2"], first["BERTScore F1"]) == (31.5, 0.9, 0.8) and np.isnan(first["J_Coh"])
     assert frame.attrs["ignored"] == {"Length": 1} and first["instruction"] == "Will the Minister mend bridge 0?"
+
+
+@pytest.mark.parametrize(("name", "model"), (MODELS | NAMES).items())
+def test_model_names(name, model, tmp_path):
+    row = record(0, name, "baseline", np.random.default_rng(0))
+    assert load_published(written(tmp_path / "one.jsonl", [row]))["model"].tolist() == [model]
 
 
 def test_the_same_prompt_twice_is_matched_in_turn(rows, tmp_path):
@@ -93,18 +100,17 @@ def test_an_imported_run_has_the_scores_again(rows, tmp_path):
         import_published(path, folder)
 
 
-def test_notebook_08_runs_on_them_alone(rows, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "notebooks", [("08_statistics",), pytest.param(("08_statistics", "09_figures"), marks=pytest.mark.slow)]
+)
+def test_notebooks_run_on_them_alone(rows, tmp_path, monkeypatch, capsys, notebooks):
     monkeypatch.setenv("PARLIABENCH_OUTPUTS", str(tmp_path))
     path = written(tmp_path / "speeches.jsonl", rows)
     assert main(["import-published", str(path), "--run", "theirs"]) == 0 and "12 prompts" in capsys.readouterr().out
-    settings = {
-        "run": "theirs",
-        "models": list(MODELS.values()),
-        "bootstrap_draws": 100,
-        "chance_draws": 5,
-        "n_threads": 1,
-    }
-    run_notebook("08_statistics", "paper", settings)
+    settings = {"run": "theirs", "models": list(MODELS.values()), "n_threads": 1}
+    draws = {"08_statistics": {"bootstrap_draws": 100, "chance_draws": 5}}
+    for notebook in notebooks:
+        run_notebook(notebook, "paper", settings | draws.get(notebook, {}))
     table = pd.read_csv(tmp_path / "theirs/tables/paper_differences.csv")
     assert {"table02", "table08", "table12", "table13"} <= set(table["table"])
     assert (table["run"] - table["published"]).to_numpy() == pytest.approx(table["difference"].to_numpy(), abs=1e-5)
