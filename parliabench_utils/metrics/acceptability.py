@@ -117,13 +117,14 @@ class Acceptability:
         return longer_than(sentences, _lower_layers(self.encoder)[0], LIMIT)
 
 
-def features(sentences: Sequence[str], encoder: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> np.ndarray:
+def features(sentences: Sequence[str], encoder: str = "all-MiniLM-L6-v2", batch_size: int | None = None) -> np.ndarray:
     """float64 (n_sentences, 1920 for MiniLM): mean hidden state of layers 1-3, mean |difference of neighbours| of 1-2."""
     import torch
 
-    from parliabench_utils.models.encoders import clean
+    from parliabench_utils.models.encoders import clean, texts_at_once
 
     tokenizer, model = _lower_layers(encoder)
+    batch_size = batch_size or texts_at_once()
     order = sorted(range(len(sentences)), key=lambda i: (len(sentences[i]), sentences[i]))
     rows: dict[int, np.ndarray] = {}
     for start in range(0, len(order), batch_size):

@@ -14,7 +14,14 @@ import numpy as np
 
 from parliabench_utils.metrics.acceptability import Acceptability
 from parliabench_utils.models.embeddings import SentenceEncoder
-from parliabench_utils.models.encoders import clean, from_hub, longer_than, piece_limit, weights_fingerprint
+from parliabench_utils.models.encoders import (
+    clean,
+    from_hub,
+    longer_than,
+    piece_limit,
+    texts_at_once,
+    weights_fingerprint,
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class CausalGrammar:
     tokenizer: Any
     name: str
     acceptability: Acceptability
-    batch_size: int = 32
+    batch_size: int | None = None  # what suits the machine
 
     @property
     def signature(self) -> str:
@@ -40,7 +47,7 @@ class CausalGrammar:
         """Loss and logit, two arrays (n_sentences,)."""
         from parliabench_utils.metrics.perplexity import log_likelihoods
 
-        sums, counts = log_likelihoods(sentences, self.model, self.tokenizer, None, self.batch_size)
+        sums, counts = log_likelihoods(sentences, self.model, self.tokenizer, None, self.batch_size or texts_at_once())
         return -sums / counts, self.acceptability.logits(sentences)
 
     def truncated(self, sentences: Sequence[str]) -> np.ndarray:
@@ -59,7 +66,7 @@ class MaskedGrammar:
     masked: str = "bert-base-cased"
     classifier: str = "textattack/bert-base-uncased-CoLA"
     label: int = 1  # "acceptable" in that classifier; others count the other way round
-    batch_size: int = 32
+    batch_size: int | None = None  # what suits the machine
     classifier_limit: int = 128  # pieces that the classifier reads, as in the published code
 
     @property
@@ -92,9 +99,10 @@ class MaskedGrammar:
             mask = inputs["attention_mask"]
             return (-(chosen * mask).sum(1) / mask.sum(1)).exp()
 
-        losses = _batched(sentences, *self._masked, piece_limit(*self._masked), self.batch_size, loss)
+        batch_size = self.batch_size or texts_at_once()
+        losses = _batched(sentences, *self._masked, piece_limit(*self._masked), batch_size, loss)
         limit = min(self.classifier_limit, piece_limit(*self._classifier))
-        logits = _batched(sentences, *self._classifier, limit, self.batch_size, lambda logits, _: logits[:, self.label])
+        logits = _batched(sentences, *self._classifier, limit, batch_size, lambda logits, _: logits[:, self.label])
         return losses, logits
 
     def truncated(self, sentences: Sequence[str]) -> np.ndarray:

@@ -11,14 +11,16 @@ Used by Distinct-n, Self-BLEU, GRUEN and the acceptability classifier.
 import re
 
 WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)*|[^\w\s]|_")
-APOSTROPHES = str.maketrans("’‘ʼ", "'''")
+APOSTROPHES = "’‘ʼ"
 SIGNATURE = "words:regex-v1-lower"
 SENTENCES_SIGNATURE = "sentences:nupunkt"
 
 
 def words(text: str | None, lower: bool = True) -> list[str]:
     """Words, numbers (1.5, 10,000) and single marks; curly apostrophes become straight, case is folded, None is empty."""
-    text = (text or "").translate(APOSTROPHES)
+    text = text or ""
+    for mark in APOSTROPHES:
+        text = text.replace(mark, "'")  # str.translate takes five times as long
     return WORD.findall(text.lower() if lower else text)
 
 

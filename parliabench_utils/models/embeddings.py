@@ -27,6 +27,7 @@ from parliabench_utils.models.encoders import (
     load_encoder,
     piece_limit,
     require_mean_pooling,
+    texts_at_once,
     unit_rows,
     with_specials,
 )
@@ -164,8 +165,11 @@ class TokenEncoder:
     most `keep_mb`, so that references shared by many speeches are encoded once.
     """
 
-    def __init__(self, name: str = "all-MiniLM-L6-v2", layer: int = -1, batch_size: int = 32, keep_mb: int = 512):
-        self.name, self.layer, self.batch_size, self.keep_mb = name, layer, batch_size, keep_mb
+    def __init__(
+        self, name: str = "all-MiniLM-L6-v2", layer: int = -1, batch_size: int | None = None, keep_mb: int = 512
+    ):
+        self.name, self.layer, self.keep_mb = name, layer, keep_mb
+        self.batch_size = batch_size or texts_at_once()
         self._kept: OrderedDict[str, Tokens] = OrderedDict()
         self._bytes = 0
 

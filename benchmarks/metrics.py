@@ -1,0 +1,234 @@
+"""The text metrics against the public code: values first, then times and memory. `python -m benchmarks.metrics [ROW ...]`
+
+Each row runs both ways on the same model and texts in one process. Where the public code is a library (bert-score,
+NLTK, fast-bleu, pyemd: `benchmarks/requirements.txt`) it is called; where it no longer installs, `public_metrics.py` beside this
+file follows its procedure. `python -m benchmarks.metrics memory` shows that notebook 05's peak memory does not grow.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import public_metrics
+from benchmarks.measure import alternate, in_own_process, machine, markdown_table, peak_memory_mib, versions
+
+THREADS = 2
+MINILM = "all-MiniLM-L6-v2"
+
+
+@cache
+def _words() -> list[str]:
+    """All words of the embedded corpus, in its order."""
+    from parliabench_utils.corpus import read_corpus
+    from parliabench_utils.run.project import corpus_folder
+
+    return " ".join(read_corpus(corpus_folder("mini", ""))["text"]).split()
+
+
+def speeches(lengths: list[int], seed: int = 0) -> list[str]:
+    """Running words of the embedded corpus, from places drawn by `seed`."""
+    words, rng = _words(), np.random.default_rng(seed)
+    return [" ".join(words[(start := int(rng.integers(len(words) - n))) : start + n]) for n in lengths]
+
+
+def like_the_corpus(n: int, seed: int = 0) -> list[int]:
+    """Lengths with the paper's corpus's median (99) and mean (223) of words, between 36 and 1,579."""
+    return np.random.default_rng(seed).lognormal(np.log(99), 1.275, n).clip(36, 1579).astype(int).tolist()
+
+
+def shared_references(n_contexts: int = 5, n_models: int = 4, k: int = 5, n_words: int = 250):
+    """A speech a model for each context, and the same k references for all speeches of a context."""
+    chosen = [speeches([n_words] * k, seed=1 + context) for context in range(n_contexts)]
+    candidates = speeches([n_words] * n_contexts * n_models, seed=99)
+    return candidates, [chosen[i // n_models] for i in range(len(candidates))]
+
+
+def row(name: str, against: str, target: float, ways: dict[str, Callable], repeats: int = 3, warm_up: bool = True):
+    """One line: largest difference of the two ways' values, their medians, the ratio. The first way is ours."""
+    (ours, our_way), (theirs, their_way) = ways.items()
+    difference = np.nanmax(np.abs(np.asarray(our_way()) - np.asarray(their_way())))
+    seconds = alternate(ways, repeats, warm_up)
+    return {
+        "metric": name,
+        "against": against,
+        "largest difference": f"{difference:.0e}",
+        f"{ours}, s": seconds[ours],
+        f"{theirs}, s": seconds[theirs],
+        "times as fast": seconds[theirs] / seconds[ours],
+        "wanted": target,
+    }
+
+
+def bertscore_rows() -> Iterator[dict]:
+    from parliabench_utils.metrics.bertscore import bertscore
+    from parliabench_utils.models.embeddings import TokenEncoder
+
+    candidates, chosen = shared_references()
+
+    def ours() -> np.ndarray:
+        return np.stack(bertscore(candidates, chosen, TokenEncoder(MINILM, 5)))
+
+    calls = partial(public_metrics.bert_score_calls, candidates, chosen, MINILM, 5)
+    what = f"one call a speech, {len(candidates)} speeches of 250 words, 5 references shared by 4 models"
+    yield row("BERTScore", f"bert_score, {what}", 8, {"ours": ours, "theirs": calls}, 1, False)
+    once = partial(public_metrics.bert_score_once, candidates, chosen, MINILM, 5)
+    yield row("BERTScore", "bert_score, one call for all of these", 1.5, {"ours": ours, "theirs": once})
+
+
+def moverscore_row() -> Iterator[dict]:
+    from parliabench_utils.metrics.moverscore import moverscore
+    from parliabench_utils.models.embeddings import TokenEncoder
+
+    candidates, chosen = shared_references(n_contexts=3)
+
+    def ours() -> np.ndarray:
+        return moverscore(candidates, chosen, TokenEncoder(MINILM), n_threads=THREADS)
+
+    theirs = partial(public_metrics.moverscore_padded, candidates, chosen, MINILM)
+    what = f"version 2's loop with pyemd, {len(candidates)} speeches of 250 words, 5 references"
+    yield row("MoverScore", what, 10, {"ours": ours, "theirs": theirs}, 1, False)
+
+
+def self_bleu_rows() -> Iterator[dict]:
+    from parliabench_utils.metrics.self_bleu import self_bleu
+
+    texts = speeches([223] * 200)
+    ways = {"ours": partial(self_bleu, texts), "theirs": partial(public_metrics.self_bleu_nltk, texts)}
+    yield row("Self-BLEU", "NLTK, 200 speeches of 223 words", 100, ways, 1)
+    if find_spec("fast_bleu"):
+        ways["theirs"] = partial(public_metrics.self_bleu_fast, texts)
+        yield row("Self-BLEU", "fast-bleu, the same", 1, ways, 5)
+
+
+def gruen_rows() -> Iterator[dict]:
+    from parliabench_utils.metrics.grammar import MaskedGrammar
+    from parliabench_utils.metrics.gruen import gruen
+
+    texts = speeches([223] * 12)
+    with tempfile.TemporaryDirectory() as folder:
+        models = public_metrics.bert_for_grammar(Path(folder), MINILM)
+
+        def ours() -> np.ndarray:
+            return gruen(texts, MaskedGrammar(*models), None, parity=True)["GRUEN"].to_numpy()
+
+        what = f"{len(texts)} speeches of 223 words, sentence by sentence"
+        once = partial(public_metrics.gruen_loop, texts, *models)
+        yield row("GRUEN", f"published code, one call, {what}", 10, {"ours": ours, "theirs": once}, 1, False)
+        calls = partial(public_metrics.gruen_calls, texts, *models)
+        yield row("GRUEN", f"published code, one call a speech, {what}", 10, {"ours": ours, "theirs": calls}, 1, False)
+
+
+def perplexity_row() -> Iterator[dict]:
+    from parliabench_utils.metrics.perplexity import load_language_model, perplexity
+
+    texts = speeches(like_the_corpus(32))
+    model, tokenizer, _ = load_language_model("smollm2-135m")
+    ways = {
+        "ours": partial(perplexity, texts, model, tokenizer),
+        "theirs": partial(public_metrics.perplexity_padded, texts, model, tokenizer),
+    }
+    yield row(
+        "Perplexity", "all padded to the longest, logits kept; 32 speeches as long as the corpus's", 2, ways, 1, False
+    )
+    ours, theirs = (float(in_own_process("benchmarks.metrics", "perplexity-memory", who)) for who in ("ours", "theirs"))
+    yield {
+        "metric": "Perplexity",
+        "against": "the same, peak memory beyond the loaded model, MiB",
+        "largest difference": "",
+        "ours, s": f"{ours:.0f} MiB",
+        "theirs, s": f"{theirs:.0f} MiB",
+        "times as fast": theirs / ours,
+        "wanted": 10,
+    }
+
+
+def perplexity_memory(who: str) -> float:
+    """MiB that reading 32 speeches adds to a process which has the model."""
+    from parliabench_utils.metrics.perplexity import load_language_model, perplexity
+
+    texts = speeches(like_the_corpus(32))
+    model, tokenizer, _ = load_language_model("smollm2-135m")
+    way = {"ours": perplexity, "theirs": public_metrics.perplexity_padded}[who]
+    way(texts[:1], model, tokenizer)
+    before = peak_memory_mib()
+    way(texts, model, tokenizer)
+    return peak_memory_mib() - before
+
+
+def alignment_row() -> Iterator[dict]:
+    from parliabench_utils.models.embeddings import SentenceEncoder
+
+    texts = speeches(like_the_corpus(80))
+    encoder = SentenceEncoder(MINILM, cache=False)
+
+    def ours() -> np.ndarray:
+        vectors = encoder.encode(texts)
+        return np.stack([vectors, vectors])
+
+    theirs = lambda: np.stack([encoder.encode(texts), encoder.encode(texts)])  # noqa: E731
+    yield row("PSA + Party Align", "encoding for each metric again", 1.9, {"ours": ours, "theirs": theirs}, 3, False)
+
+
+def memory(n_speeches: int, n_words: int = 223) -> float:
+    """Peak MiB of all metrics of notebook 05 on so many speeches in sets of 1,000, by one-layer models of real width."""
+    from parliabench_utils.metrics import bertscore, distinct, gruen, moverscore, perplexity, self_bleu
+    from parliabench_utils.metrics.grammar import MaskedGrammar, SentenceSimilarity
+    from parliabench_utils.models.embeddings import SentenceEncoder, TokenEncoder
+
+    with tempfile.TemporaryDirectory() as folder:
+        one_layer = public_metrics.one_layer_encoder(Path(folder), MINILM)
+        grammar = MaskedGrammar(*public_metrics.bert_for_grammar(Path(folder), str(one_layer)))
+        similarity = SentenceSimilarity(SentenceEncoder(str(one_layer)))
+        model, tokenizer = public_metrics.one_layer_language_model()
+        matcher, mover = TokenEncoder(str(one_layer), 1), TokenEncoder(str(one_layer))
+        for start in range(0, n_speeches, 1000):
+            texts = speeches([n_words] * 1000, seed=start)
+            chosen = [speeches([n_words] * 2, seed=start + i // 4) for i in range(len(texts))]
+            perplexity.perplexity(texts, model, tokenizer)
+            distinct.distinct_n(texts)
+            self_bleu.self_bleu(texts)
+            gruen.gruen(texts, grammar, similarity)
+            bertscore.bertscore(texts, chosen, matcher)
+            moverscore.moverscore(texts, chosen, mover, idf_texts=texts[:100])
+    return peak_memory_mib()
+
+
+def memory_table() -> None:
+    """2,000 speeches against 4,000, each in a process of its own."""
+    peaks = {n: float(in_own_process("benchmarks.metrics", "memory-of", str(n))) for n in (2000, 4000)}
+    print(markdown_table([{"speeches": n, "peak memory, MiB": f"{peak:.0f}"} for n, peak in peaks.items()]))
+
+
+ROWS = {
+    "bertscore": bertscore_rows,
+    "moverscore": moverscore_row,
+    "self-bleu": self_bleu_rows,
+    "gruen": gruen_rows,
+    "perplexity": perplexity_row,
+    "alignment": alignment_row,
+}
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table of all ROWS, or of those named; `memory` prints the other one."""
+    import torch
+
+    torch.set_num_threads(THREADS)
+    if arguments[:1] == ["perplexity-memory"]:
+        return print(perplexity_memory(arguments[1]))
+    if arguments[:1] == ["memory-of"]:
+        return print(memory(int(arguments[1])))
+    print(f"{machine()}; {versions('torch', 'transformers', 'bert-score', 'nltk', 'POT')}\n")
+    if arguments == ["memory"]:
+        return memory_table()
+    print(markdown_table([line for name in arguments or ROWS for line in ROWS[name]()]))
+    return None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
