@@ -157,7 +157,7 @@ def test_every_speech_can_be_read_without_a_script(page):
 
 
 def test_the_best_and_the_worst_of_a_party_are_named(folder, page):
-    best = re.search(r'<th scope="row">Labour</th><td class="w"><a href="#(\w+)">', page).group(1)
+    best = re.search(r'<th scope="row">Labour</th><td><a href="#(\w+)">', page).group(1)
     rows = pd.DataFrame(map(json.loads, (folder / "release/generated.jsonl").read_text().splitlines()))
     labour = rows[rows["Party"] == "Labour"].sort_values("composite").iloc[-1]
     article = page[page.index(f'<article id="{best}"') :]
