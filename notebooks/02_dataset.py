@@ -137,7 +137,7 @@ print(f"{len(opinions):,} directly mapped speeches compared (none where the corp
 from parliabench_utils.corpus.topics import agreement, direct_cost
 
 agreed = agreement(opinions)
-print(agreed)
+print(agreed or "nothing to compare")
 direct_cost(opinions).round(2)
 
 # %% [markdown]

@@ -163,12 +163,15 @@ def party_table(kept: "pd.DataFrame", corpus: Mapping[str, Any] | None = None) -
 
 
 def topic_table(kept: "pd.DataFrame") -> "pd.DataFrame":
-    """Return Table 4 as run: each CAP category, its direct domain if it has one, speeches, and the two commonest domains."""
+    """Return Table 4 as run: each CAP category, its direct domain if it has one, speeches, and the two commonest domains.
+
+    Speeches to which the corpus gives no topic are a row of their own, the last.
+    """
     import pandas as pd
 
-    rows = []
-    for name, domain in CAP_TO_EUROVOC.items():
-        found = kept.loc[kept["cap_topic"] == name, "topic"].value_counts()
+    topics, rows = kept["cap_topic"].fillna("(none)"), []
+    for name, domain in {**CAP_TO_EUROVOC, "(none)": None}.items():
+        found = kept.loc[topics == name, "topic"].value_counts()
         shown = ", ".join(f"{topic} {n}" for topic, n in found.head(2).items())
         rows.append((name, domain or "—", "direct" if domain else "automated", found.sum(), shown))
     return pd.DataFrame(rows, columns=["cap_category", "eurovoc_domain", "method", "speeches", "domains_found"])

@@ -2,6 +2,7 @@
 
 It needs no training data. On the embedded corpus's directly mapped categories it finds the mapped domain in 67 % of the
 speeches: 69 % where weights and words were chosen (half of the debates), 65 % in the other half. Guessing finds 5 %.
+On real speeches under headings that we labelled by hand it is right in 76 % (`python -m benchmarks.topics`).
 
 >>> EmbeddingTopics(SentenceEncoder()).classify(["More trains, fewer cars."], ["Rail Services"])      # doctest: +SKIP
 """
