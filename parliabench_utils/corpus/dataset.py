@@ -120,7 +120,7 @@ def split(kept: "pd.DataFrame", share: float, by: str, seed: int) -> tuple["pd.D
     """Return (train, test) with `share` of the speeches in train, both in the corpus's order.
 
     `random` is the paper's split of single speeches. The others keep a debate, a speaker or a day whole on one side; there the
-    share is met as nearly as whole groups allow. `by-date` puts the latest days in test.
+    share is met as nearly as whole groups allow. `by-date` puts the latest days in test. ValueError where one side would be empty.
     """
     if by not in SPLITS:
         raise ValueError(f"split {by!r}: expected one of {', '.join(SPLITS)}")
@@ -130,6 +130,10 @@ def split(kept: "pd.DataFrame", share: float, by: str, seed: int) -> tuple["pd.D
     order = _group_order(groups, by, seed)
     sizes = groups.value_counts().reindex(order).cumsum()
     in_train = groups.isin(sizes.index[sizes <= round(share * len(kept))])
+    if in_train.all() or not in_train.any():
+        raise ValueError(
+            f"split {by} into {share:.0%} and the rest: {len(order)} groups in {len(kept)} speeches cannot be parted so"
+        )
     return kept[in_train].reset_index(drop=True), kept[~in_train].reset_index(drop=True)
 
 
@@ -147,14 +151,17 @@ def _group_order(groups: "pd.Series", by: str, seed: int) -> list[Any]:
 
 
 def to_records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
-    """Return rows in the paper's format: its seven keys, then ours (ids, date, how the topic was found, length)."""
+    """Return rows in the paper's format: its seven keys, then ours (ids, date, how the topic was found, length).
+
+    The House of a parliament that has but one is `Parliament`.
+    """
     return [
         {
             "Party": row.party,
             "Topic": row.topic,
             "Political Orientation": row.orientation,
             "Section": row.section,
-            "House": row.house,
+            "House": row.house if isinstance(row.house, str) else "Parliament",
             "Speech": row.text,
             "Prompts": list(row.prompts),
             "speech_id": row.speech_id,

@@ -72,7 +72,8 @@ def draw_prompts(
 
     `train` and `test` have the keys of train.jsonl. Places are shared out by party x house in proportion to the test set,
     questions and generic prompts apart; `min_per_party` lifts small parties, and `weight` (share of the test set over share of
-    the sample, by party) undoes it. A place that a stratum cannot fill goes to the rest.
+    the sample, by party) undoes it. A place that a stratum cannot fill goes to the rest. ValueError where no prompt can be
+    drawn.
     """
     import numpy as np
 
@@ -85,6 +86,11 @@ def draw_prompts(
     taken = {prompt["speech_id"] for prompt in prompts}
     rest = test[~test["speech_id"].isin(taken)]
     prompts += _draw(rest, rules.n_prompts - len(prompts), "generic", rules, contexts, rng, report)
+    if not prompts:
+        least = rules.min_context_speeches
+        raise ValueError(
+            f"no prompt can be drawn: none of {len(test)} test speeches has {least} training speeches of its context"
+        )
     report |= {"drawn": len(prompts), "questions": sum(prompt["kind"] == "question" for prompt in prompts)}
     prompts.sort(key=lambda prompt: prompt["prompt_id"])
     _add_weights(prompts, test)

@@ -108,6 +108,8 @@ def test_a_split_keeps_its_groups_whole(by):
 def test_wrong_settings_are_refused():
     with pytest.raises(ValueError, match="split"):
         split(speeches(20), 0.8, "by-party", 1)
+    with pytest.raises(ValueError, match="1 groups in 20 speeches cannot be parted"):
+        split(speeches(20).assign(date="2019-01-01"), 0.8, "by-date", 1)
     with pytest.raises(ValueError, match="train_share"):
         split(speeches(20), 1.5, "random", 1)
     with pytest.raises(ValueError, match="min_words"):
@@ -169,8 +171,18 @@ def test_references_are_the_nearest_of_the_context():
 
 
 def test_too_few_contexts_give_fewer_prompts_and_say_so():
-    _, _, prompts, report = drawn(min_context_speeches=500)
-    assert prompts == [] and report["drawn"] == 0 and report["context too small"] > 0
+    _, _, prompts, report = drawn(min_context_speeches=16, n_prompts=70)
+    assert 0 < report["drawn"] == len(prompts) < 70 and report["context too small"] > 0
+    with pytest.raises(ValueError, match="no prompt can be drawn: none of 72 test speeches has 500 training speeches"):
+        drawn(min_context_speeches=500)
+
+
+def test_a_parliament_of_one_house_has_prompts_too():
+    train, test = (
+        pd.DataFrame(to_records(with_topics(part.assign(house=None)))) for part in split(speeches(), 0.7, "random", 1)
+    )
+    prompts, _ = draw_prompts(train, test, PromptRules(n_prompts=6, min_context_speeches=3), 1)
+    assert len(prompts) == 6 and {prompt["House"] for prompt in prompts} == {"Parliament"}
 
 
 @settings(deadline=None, max_examples=40)
