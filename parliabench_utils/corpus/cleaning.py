@@ -124,17 +124,20 @@ NOISE_RULES = {
     ),
 }
 _NOISE = {name: re.compile(pattern, re.DOTALL) for name, pattern in NOISE_RULES.items()}
-# What one of the rules must find in a text: looking for these words is much quicker than the rules are.
-_NOISE_MARKS = ("[", "Question ", "Relevant document", "The House ", "The Committee ")
+# What a rule must find in a text: looking for a word is much quicker than a pattern is.
+_MARKS = dict.fromkeys(NOISE_RULES, ("[",)) | {
+    "relevant document": ("Relevant document",),
+    "question put": ("Question ", " divided ", " proceeded to a "),
+}
 _SUSPECT_BRACKET = re.compile(r"\[[^\]]{1,300}\]")
 
 
 def remove_noise(text: str) -> tuple[str, list[tuple[str, str]]]:
     """Return `text` without editorial noise, and a (rule, removed text) pair for each removal."""
     removed: list[tuple[str, str]] = []
-    if not any(mark in text for mark in _NOISE_MARKS):
-        return text, removed
     for name, pattern in _NOISE.items():
+        if not any(mark in text for mark in _MARKS[name]):
+            continue
         found = [match.group(0) for match in pattern.finditer(text)]
         if found:
             removed += [(name, item) for item in found]
@@ -160,7 +163,7 @@ def clean_speeches(speeches: "pd.DataFrame") -> tuple["pd.DataFrame", list[dict[
     ]
     texts = [text for text, _ in outcomes]
     kinds = ["procedural" if not text else kind for text, kind in zip(texts, speeches["kind"], strict=True)]
-    n_words = [len(text.split()) for text in texts]
+    n_words = [text.count(" ") + 1 if text else 0 for text in texts]  # one blank a gap
     return speeches.assign(text=texts, kind=kinds, n_words=n_words), rows
 
 

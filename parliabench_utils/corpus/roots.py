@@ -90,7 +90,7 @@ def find_root(root: Path) -> Path:
 
 def _is_root(path: Path) -> bool:
     """Say whether `path` starts with a teiCorpus element (only its first bytes are read)."""
-    if path.name.endswith(".ana.xml"):
+    if path.name.endswith(".ana.xml") or _has_date(path.name):
         return False
     with path.open("rb") as file:
         return b"<teiCorpus" in file.read(4096)
@@ -98,17 +98,18 @@ def _is_root(path: Path) -> bool:
 
 def _included_files(tree: etree._Element, root_file: Path, stop: bool, dropped: list[dict]) -> list[Path]:
     files: dict[Path, None] = {}
+    itself, folder = root_file.resolve(), root_file.parent.resolve()
     for include in tree.iterfind(XINCLUDE):
         href = include.get("href", "")
         try:
-            path = resolve_href(href, root_file, root_file.parent, include.sourceline)
+            path = resolve_href(href, root_file, folder, include.sourceline)
         except CorpusError as error:
             if stop:
                 raise
             dropped.append({"id": href, "rule": "unreadable file", "text": str(error)})
             continue
         # Drafts include their own root; the annotated corpus is another archive.
-        if path != root_file.resolve() and not path.name.endswith(".ana.xml"):
+        if path != itself and not path.name.endswith(".ana.xml"):
             files[path] = None
     return list(files)
 

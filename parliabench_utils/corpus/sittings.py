@@ -162,7 +162,7 @@ def _place_in_debate(identity: str, text: str, role: str, who: str | None, here:
 
 def utterance_text(element: etree._Element) -> str:
     """Return what was said: segments joined with the full stop that ParlaMint strips from all but the last one."""
-    parts = [_speech_text(seg) for seg in element.iterchildren(_SEG)]
+    parts = [_speech_text(seg) if len(seg) else one_line(seg.text) for seg in element.iterchildren(_SEG)]
     if len(parts) == 1 and parts[0]:
         return parts[0]
     parts = [part for part in parts if part] or [_speech_text(element)]
