@@ -1,7 +1,7 @@
 """Judgements a second with the packaged model: asked in batches against one at a time; and the six dimensions of a speech together
 against apart, through a server with a prefix cache.
 
-    pip install -r benchmarks/requirements.txt      # llama.cpp's server, for the last part; without it the part is left out
+    pip install -r benchmarks/requirements.txt      # for `transformers serve`, the last part; without it the part is left out
     python -m benchmarks.judge
 """
 
@@ -20,8 +20,8 @@ from parliabench_utils.metrics.judge import judge_prompts, read_judge_spec
 from parliabench_utils.metrics.judge_engine import ConstrainedEngine, Reply, TextEngine
 from parliabench_utils.metrics.judge_server import ServerEngine
 from parliabench_utils.models.judge_prompting import JudgePrompt
-from parliabench_utils.models.loading import load_model
-from parliabench_utils.models.packaged import packaged_gguf
+from parliabench_utils.models.loading import load_model, read_model_spec
+from parliabench_utils.models.packaged import packaged_smollm2
 
 SENTENCES = (
     "I thank the Minister for her statement and for advance sight of it. Passengers in my constituency have waited nine years for "
@@ -31,7 +31,7 @@ SENTENCES = (
 )
 CONTEXT = {"House": "House of Commons", "instruction": "Ask the Minister about the railway.", "Topic": "TRANSPORT"}
 SPEC = read_judge_spec("smollm2-constrained")
-FREE = SPEC.model_copy(update={"ending": "free", "max_new_tokens": 24})
+FREE = SPEC.model_copy(update={"ending": "free", "max_new_tokens": 16})
 
 
 def speech(number: int) -> dict:
@@ -47,12 +47,12 @@ def in_batches(engine, prompts: list[JudgePrompt], size: int) -> list[Reply]:
 
 
 def in_process() -> list[dict]:
-    """Free text of 24 tokens, and the constrained ending with the shared prefix computed once."""
+    """Free text of 16 tokens, and the constrained ending with the shared prefix computed once."""
     loaded = load_model("smollm2-135m", precision="fp32")
     constrained, free = ConstrainedEngine(loaded, SPEC), TextEngine(loaded, FREE)
-    prompts = [q for number in range(3) for q in judge_prompts(SPEC, speech(number))]
+    prompts = [q for number in range(2) for q in judge_prompts(SPEC, speech(number))]
     rows = []
-    for name, engine, size in (("constrained ending", constrained, 6), ("free text, 24 tokens", free, 18)):
+    for name, engine, size in (("constrained ending", constrained, 6), ("free text, 16 tokens", free, 12)):
         together, alone = in_batches(engine, prompts, size), in_batches(engine, prompts, 1)
         gap = max(
             abs((a.judgement.score or 0) - (b.judgement.score or 0)) for a, b in zip(together, alone, strict=True)
@@ -68,16 +68,22 @@ def in_process() -> list[dict]:
 
 
 def through_a_server() -> list[dict]:
-    """llama.cpp keeps the last prompt's state: a speech's six dimensions in a row find the speech already read."""
+    """`transformers serve` keeps blocks of 32 tokens by their content, here about two prompts' worth, as a big run's cache holds a
+    small part of its prompts: a speech's six dimensions in a row find the speech already read, far apart they do not.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "llama_cpp.server", "--model", str(packaged_gguf()), "--n_ctx", "2048"]
-    command += ["--n_threads", str(os.cpu_count()), "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    folder = str(packaged_smollm2())
+    start = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", folder]
+    start += ["--device", "cpu", "--dtype", "float32", "--attn-implementation", "sdpa", "--continuous-batching"]
+    start += ["--cb-block-size", "32", "--cb-num-blocks", "40", "--cb-max-batch-tokens", "512"]
+    start += ["--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait_for(f"http://127.0.0.1:{port}/v1/models")
-        spec = FREE.model_copy(update={"engine": "server", "max_new_tokens": 2})
+        model = read_model_spec("smollm2-135m").model_copy(update={"id": folder})
+        spec = FREE.model_copy(update={"engine": "server", "model": model, "max_new_tokens": 1})
         engine = ServerEngine(spec, f"http://127.0.0.1:{port}/v1")
         by_speech = [judge_prompts(SPEC, speech(number)) for number in range(4)]
         together = [q for prompts in by_speech for q in prompts]
@@ -125,8 +131,7 @@ def main() -> None:
     torch.set_num_threads(os.cpu_count() or 1)
     print(f"{machine()}; {versions('torch', 'transformers')}\n")
     rows = in_process()
-    if find_spec("llama_cpp"):
-        print(f"{versions('llama-cpp-python')}\n")
+    if all(map(find_spec, ("fastapi", "uvicorn", "openai"))):
         rows += through_a_server()
     print(markdown_table(rows))
 

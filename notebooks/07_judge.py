@@ -165,7 +165,7 @@ means = scores.pivot_table(index=["model", "type"], columns="dimension", values=
 means.round(3)
 
 # %% [markdown]
-# The table hides how alike the scores are. Each point below is one speech.
+# The table hides how alike the scores are. Each point below is one speech, on the whole scale.
 
 # %%
 import matplotlib.pyplot as plt
@@ -174,7 +174,7 @@ import seaborn as sns
 shown = scores.assign(speaker=scores["model"] + ", " + scores["type"])
 fig, ax = plt.subplots(figsize=(9, 4), layout="constrained")
 sns.stripplot(shown, x="dimension", y="score", hue="speaker", dodge=True, size=3, ax=ax)
-ax.set(xlabel="", ylabel=f"score, 1 to {p.points}", title=spec.display)
+ax.set(xlabel="", ylabel="score", ylim=(0.5, p.points + 0.5), title=spec.display)
 sns.move_legend(ax, "upper left", bbox_to_anchor=(1, 1), title="", frameon=False)
 plt.show()
 

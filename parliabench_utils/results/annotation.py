@@ -9,6 +9,7 @@ the spreadsheet is a CSV with the same columns. Raters see a speech, its context
 
 import csv
 import hashlib
+import io
 import json
 import random
 from collections import Counter
@@ -30,6 +31,14 @@ from parliabench_utils.results.agreement import (
 from parliabench_utils.run.artefacts import Row, read_jsonl, write_csv, write_json, write_text
 
 SHOWN = ("House", "Topic", "Party", "Political Orientation", "instruction")
+TITLES = (
+    "Coherence",
+    "Conciseness",
+    "Relevance",
+    "Authenticity",
+    "Political appropriateness",
+    "Overall quality",
+)  # section 10.1
 FORMULA = ("=", "+", "-", "@", "\t")  # a cell that begins so would be computed by a spreadsheet
 
 
@@ -42,9 +51,9 @@ def write_annotation(folder: Path, judge: str, n_speeches: int, points: int, see
     spec, target = read_judge_spec(judge), folder / "annotation"
     rows = _sample(folder, n_speeches, seed)
     items = [{"item": f"s{n:03d}"} | row for n, row in enumerate(rows, start=1)]
-    rubric = pd.DataFrame(_rubric_rows(spec, points))
-    write_csv(target / "sheet.csv", pd.DataFrame(_sheet_rows(items)))
-    write_csv(target / "rubric.csv", rubric)
+    for name, rows in (("sheet", _sheet_rows(items)), ("rubric", _rubric_rows(spec, points))):
+        text = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+        write_text(target / f"{name}.csv", "\ufeff" + text)  # the mark tells a spreadsheet that it is UTF-8
     write_csv(target / "key.csv", pd.DataFrame(items)[["item", "model", "type", "prompt_id", "variant"]])
     write_text(target / "form.html", _form(spec, items, points))
     write_json(target / "sample.json", {"judge": judge, "points": points, "seed": seed, "items": len(items)})
@@ -109,8 +118,13 @@ def _form(spec: JudgeSpec, items: list[Row], points: int) -> str:
         loader=PackageLoader("parliabench_utils.results"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     dimensions = [
-        {"name": name, "criteria": spec.dimensions[name].criteria, "lines": rubric_lines(spec, name, points)}
-        for name in DIMENSIONS
+        {
+            "name": name,
+            "title": title,
+            "criteria": spec.dimensions[name].criteria,
+            "lines": rubric_lines(spec, name, points),
+        }
+        for name, title in zip(DIMENSIONS, TITLES, strict=True)
     ]
     mark = hashlib.sha256(json.dumps([i["generated_speech"] for i in items]).encode()).hexdigest()[:12]
     template = environment.get_template("annotation.html.j2")
@@ -155,9 +169,8 @@ def _read_file(file: Path, items: list[str], points: int, problems: list[str]) -
     """One row an item and dimension; the rater is the column `rater`, else the file's name. Mistakes are added to `problems`."""
     text = file.read_text(encoding="utf-8-sig", errors="replace")  # a spreadsheet may save speeches in its own encoding
     header = text.partition("\n")[0]
-    reader = csv.DictReader(
-        text.splitlines(keepends=True), delimiter=";" if header.count(";") > header.count(",") else ","
-    )
+    delimiter = ";" if header.count(";") > header.count(",") else ","
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
     absent = [name for name in ("item", *DIMENSIONS) if name not in (reader.fieldnames or ())]
     if absent:
         problems.append(f"{file.name}: no column {', '.join(absent)}")

@@ -171,6 +171,8 @@ def _passes(check: str, row: pd.Series, points: int) -> bool | None:
         return bool(row["value"] >= NARROW * (points - 1))
     if check.startswith("points per 100 words"):
         return bool(row["low"] <= 0 <= row["high"])
-    if check == f"{REVERSED}: Kendall's tau" or check == "second judge: ICC(A,1)" or check == f"{AGAIN}: alpha":
+    if check == f"{AGAIN}: alpha":  # a greedy judge repeats itself by construction: it counts against a judge only
+        return None if row["value"] >= 0.5 else False
+    if check in (f"{REVERSED}: Kendall's tau", "second judge: ICC(A,1)"):
         return bool(row["value"] >= 0.5)
     return bool(row["low"] > 0.5) if check.startswith("above its control") else None

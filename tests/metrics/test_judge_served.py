@@ -1,4 +1,4 @@
-"""Real servers on the loopback behind the judge's HTTP back-end: `transformers serve` and llama.cpp's, with the packaged model."""
+"""A real server on the loopback behind the judge's HTTP back-end: `transformers serve` with the packaged model."""
 
 import socket
 import subprocess
@@ -13,7 +13,7 @@ import pytest
 from parliabench_utils.metrics.judge import judge_prompts, judge_speeches, open_engine, read_judge_spec
 from parliabench_utils.metrics.judge_server import ServerEngine
 from parliabench_utils.models.loading import read_model_spec
-from parliabench_utils.models.packaged import packaged_gguf, packaged_smollm2
+from parliabench_utils.models.packaged import packaged_smollm2
 from tests.metrics.test_judge_prompting import SPEECH
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ def judged(url, name, path):
 
 
 @pytest.mark.skipif(
-    not all(map(find_spec, ("fastapi", "uvicorn", "openai"))), reason="pip install transformers[serving]"
+    not all(map(find_spec, ("fastapi", "uvicorn", "openai"))), reason="pip install -r benchmarks/requirements.txt"
 )
 def test_transformers_serve_says_what_the_engine_in_process_says(tmp_path):
     folder = str(packaged_smollm2())
@@ -68,11 +68,3 @@ def test_transformers_serve_says_what_the_engine_in_process_says(tmp_path):
     assert [row["raw"].strip() for row in rows] == [reply.raw.strip() for reply in own]
     assert [row["parse_status"] for row in rows] == [reply.judgement.status for reply in own]
     assert {row["versions"] for row in rows} == {"server uvicorn"}
-
-
-@pytest.mark.skipif(find_spec("llama_cpp") is None, reason="pip install -r benchmarks/requirements.txt")
-def test_llama_cpp_answers_and_repeats_itself(tmp_path):
-    with serving(sys.executable, "-m", "llama_cpp.server", "--model", str(packaged_gguf()), "--n_ctx", "2048") as url:
-        once, again = (judged(url, "packaged", tmp_path / name) for name in ("a.jsonl", "b.jsonl"))
-    assert all(row["raw"].strip() and row["parse_status"] != "no-answer" for row in once)
-    assert [row["raw"] for row in once] == [row["raw"] for row in again]

@@ -50,7 +50,7 @@ def run(tmp_path):
 
 
 def sheet(run):
-    with (run / "annotation/sheet.csv").open(newline="") as file:
+    with (run / "annotation/sheet.csv").open(newline="", encoding="utf-8-sig") as file:
         return list(csv.DictReader(file))
 
 
