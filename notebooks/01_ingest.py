@@ -223,7 +223,7 @@ removals = pd.concat([pd.DataFrame(dropped, columns=noise.columns), noise], igno
 write_parquet(out / "speeches.parquet", clean)
 write_csv(out / "dropped.csv", removals)
 lost = int((clean["kind"] == "procedural").sum() - (speeches["kind"] == "procedural").sum())
-print(f"{len(clean):,} rows written, {lost} speeches were noise alone")
+print(f"{len(clean):,} rows written, {lost} speeches were noise alone, {len(set_aside)} files set aside")
 print(f"words: {speeches['n_words'].sum():,} read, {clean['n_words'].sum():,} kept")
 
 # %% [markdown]
