@@ -76,14 +76,14 @@ statistics = run.stage_folder("08_statistics")
 
 # %%
 source = statistics / "category_changes.csv"
-Image(figures.write_figure(figures.fig3(pd.read_csv(source), names, note, (source,)), run.folder), width=900)
+Image(figures.write_figure(figures.fig3(pd.read_csv(source), names, note, (source,)), run.folder), width=480)
 
 # %% [markdown]
 # A point right of zero is a gain; an interval that crosses zero is no finding. Metric by metric:
 
 # %%
 source = statistics / "comparison.csv"
-Image(figures.write_figure(figures.s2(pd.read_csv(source), names, note, (source,)), run.folder), width=760)
+Image(figures.write_figure(figures.s2(pd.read_csv(source), names, note, (source,)), run.folder), width=480)
 
 # %% [markdown]
 # ## Parties (Figures 4 and 5)
@@ -91,7 +91,7 @@ Image(figures.write_figure(figures.s2(pd.read_csv(source), names, note, (source,
 # %%
 source = run.folder / "tables/table08.csv"
 parties = figures.alignment_heatmap("fig4", "Party Align by party", pd.read_csv(source), "Party", note, (source,))
-Image(figures.write_figure(parties, run.folder), width=760)
+Image(figures.write_figure(parties, run.folder), width=480)
 
 # %% [markdown]
 # Compare each model's column with the one of the members' own speeches: a model cannot be expected to sound more like a party than
@@ -102,7 +102,7 @@ Image(figures.write_figure(parties, run.folder), width=760)
 # %%
 source = run.folder / "tables/table09.csv"
 hard = figures.difficulty_bars("fig5", "Parties by difficulty", pd.read_csv(source), note, (source,))
-Image(figures.write_figure(hard, run.folder), width=760)
+Image(figures.write_figure(hard, run.folder), width=480)
 
 # %% [markdown]
 # ## Topics (Figures 6 and 7)
@@ -110,7 +110,7 @@ Image(figures.write_figure(hard, run.folder), width=760)
 # %%
 source = run.folder / "tables/table11.csv"
 topics = figures.alignment_heatmap("fig6", "Party Align by topic", pd.read_csv(source), "Topic", note, (source,))
-Image(figures.write_figure(topics, run.folder), width=760)
+Image(figures.write_figure(topics, run.folder), width=480)
 
 # %% [markdown]
 # The same question for topics:
@@ -118,7 +118,7 @@ Image(figures.write_figure(topics, run.folder), width=760)
 # %%
 source = statistics / "topic_difficulty.csv"
 hard = figures.difficulty_bars("fig7", "Topics by difficulty", pd.read_csv(source), note, (source,))
-Image(figures.write_figure(hard, run.folder), width=760)
+Image(figures.write_figure(hard, run.folder), width=480)
 
 # %% [markdown]
 # ## Orientations and stability (Figures 8 and s1)
@@ -135,7 +135,7 @@ Image(figures.write_figure(figures.fig8(rows, names, note, (source,)), run.folde
 
 # %%
 source = statistics / "stability.csv"
-Image(figures.write_figure(figures.s1(pd.read_csv(source), names, note, (source,)), run.folder), width=760)
+Image(figures.write_figure(figures.s1(pd.read_csv(source), names, note, (source,)), run.folder), width=480)
 
 # %% [markdown]
 # The black mark is what chance alone gives with groups of these sizes.
@@ -152,7 +152,7 @@ Image(figures.write_figure(figures.s3(pd.read_csv(source), note, (source,)), run
 
 # %%
 source = statistics / "human_preference.csv"
-Image(figures.write_figure(figures.s4(pd.read_csv(source), note, (source,)), run.folder), width=760)
+Image(figures.write_figure(figures.s4(pd.read_csv(source), note, (source,)), run.folder), width=480)
 
 # %% [markdown]
 # A metric whose interval crosses the dashed line cannot tell a member's speech from a model's.
@@ -197,7 +197,8 @@ print(headline(run.folder))
 # %% [markdown]
 # ## What we learned
 #
-# - Each picture has its numbers beside it (`figures/*.csv`) and names the files that it was drawn from.
+# - Each picture is drawn for the width at which it is printed, has its numbers beside it (`figures/*.csv`) and names the files that
+#   it was drawn from.
 # - The report opens with its warnings; a headline number without them is not ours.
 #
 # **Written:** `figures/`, `release/` and `report.html`. **Dropped:** nothing here; the report lists what earlier stages left out.
