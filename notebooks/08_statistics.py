@@ -282,6 +282,16 @@ setup += tables.training_tables(run.folder)
 setup[1].display
 
 # %% [markdown]
+# How fast and with how much memory the models generated here; this differs from run to run, so it is no part of the tables.
+
+# %%
+from parliabench_utils.run.artefacts import write_json
+
+speed = tables.measured(run.folder, run.params.models)
+write_json(run.stage_folder() / "measured.json", speed.to_dict("records"))
+speed.round(1)
+
+# %% [markdown]
 # ## The paper against itself
 #
 # From the published tables alone, everything that can be recomputed is. The verdicts are computed, not written down: alter a
@@ -355,6 +365,7 @@ book.data[book.data["file"].str.startswith("06")].head(8)
 # - The same prompts for all models call for the paired test. With few prompts hardly anything survives the correction, and the
 #   tables say so.
 # - Stability and difficulty depend on how metrics are normalised and on the sizes of groups; chance alone stands beside them.
+# - A control, a permutation or people stand beside every claim: wrong centroids, dealt groups, held-out speeches.
 #
 # **Written:** `08_statistics/` and `tables/`. **Dropped:** the prompts that `counts` above lists, by the rule `missing`.
 # **Next:** 09 draws the figures and writes the report.

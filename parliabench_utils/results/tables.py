@@ -14,6 +14,7 @@ from parliabench_utils.results.tables_checks import (
 from parliabench_utils.results.tables_scores import alignment_by, difficulty_table, set_label, table02, table12, table13
 from parliabench_utils.results.tables_setup import (
     dataset_files,
+    measured,
     read_dataset,
     table01,
     table03,
@@ -30,6 +31,7 @@ __all__ = [
     "audit_display",
     "dataset_files",
     "difficulty_table",
+    "measured",
     "memorisation_display",
     "mixed_display",
     "number",

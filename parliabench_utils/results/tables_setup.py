@@ -166,8 +166,30 @@ def table05(specs: Sequence, inputs: tuple[Path, ...]) -> Table:
     display["parameters"] = data["parameters"].map(lambda n: f"{n / 1e6:,.0f} M")
     display["revision"] = display["revision"].replace("", "not pinned yet")
     display = display.drop(columns="family").rename(columns=TABLE05_COLUMNS)
-    notes = ("Weights are computed from the number of parameters and the precision; the reduction is against 16 bits.",)
+    notes = (
+        "Weights are computed from the number of parameters and the precision; the reduction is against 16 bits.",
+        "Speed and memory as measured differ from run to run and so stand apart, in 08_statistics/measured.json.",
+    )
     return Table("table05", "Models of this run", data, display, notes, inputs)
+
+
+def measured(folder: Path, models: Sequence[str]) -> pd.DataFrame:
+    """What generating took: model, words, seconds, words_a_second over all attempts of all types, and peak_memory_mib of the
+    job, where a job had that model alone; NaN where nothing was measured.
+    """
+    rows = []
+    for model in models:
+        spoken = [r for f in sorted((folder / "04_generate" / model).glob("*/shard-*.jsonl")) for r in read_jsonl(f)]
+        words, seconds = sum(r["n_words"] or 0 for r in spoken), sum(r["seconds"] or 0 for r in spoken)
+        jobs = [
+            json.loads(f.read_text(encoding="utf-8"))
+            for f in (folder / "manifests").glob(f"04_generate-{model}-*.json")
+        ]
+        peaks = [job["peak_memory_mib"] for job in jobs if job["status"] == "done"]
+        speed = words / seconds if seconds else float("nan")
+        rows.append({"model": model, "words": words, "seconds": seconds, "words_a_second": speed})
+        rows[-1]["peak_memory_mib"] = max(peaks, default=float("nan"))
+    return pd.DataFrame(rows)
 
 
 def training_tables(folder: Path) -> tuple[Table, Table]:
@@ -190,9 +212,9 @@ def _settings(name: str, title: str, keys: list[str], ours: Mapping, paper: Mapp
     data = pd.DataFrame(
         {
             "parameter": keys,
-            "value": [_text(ours[key]) for key in keys],
+            "value": [_text(ours.get(key)) for key in keys],
             "paper_profile": [_text(paper[key]) for key in keys],
-            "same": [ours[key] == paper[key] for key in keys],
+            "same": [ours.get(key) == paper[key] for key in keys],
         }
     )
     display = data.drop(columns="same").rename(

@@ -158,6 +158,14 @@ def test_unknown_orientation_has_no_rank_and_people_stand_beside(folder):
     assert table.data.set_index("group").loc["Right", "published_difficulty"] == 0.456355
 
 
+def test_speed_and_memory_are_those_measured(folder):
+    found = tables.measured(folder, [*MODELS, "never-run"]).set_index("model")
+    assert (
+        found.loc[MODELS[0], "words_a_second"] == found.loc[MODELS[0], "words"] / 36
+    )  # 18 prompts x 2 types, 1 s each
+    assert found["peak_memory_mib"].isna().all() and np.isnan(found.loc["never-run", "words_a_second"])
+
+
 def test_another_type_is_spelled_out():
     assert tables.set_label("m", "few-shot", {"m": "M"}) == "M (few-shot)"
 
