@@ -206,18 +206,23 @@ def _choose(scores: list[Found], rule: str) -> Found:
 
 
 def _remembered(signature: str, texts: Sequence[str], titles: Sequence[str], answer: Any) -> "pd.DataFrame":
-    """`answer` for what the cache lacks. A text alone is not asked twice, whatever happens to the run in between."""
-    import pandas as pd
+    """`answer` for what the cache lacks. A text is not asked twice, whatever happens to the run in between.
 
-    items = {_digest(f"{title}\n{text}"): (text, title) for text, title in zip(texts, titles, strict=True)}
-    with ResumableJsonl(cache_folder("topics") / f"{_digest(signature)[:16]}.jsonl", key=("sha256",)) as log:
-        missing = {key: item for key, item in items.items() if (key,) not in log.done and item[0].strip()}
+    The file keeps its `.partial` ending: it is never complete. A second process waits until the first one has its answers.
+    """
+    import pandas as pd
+    from filelock import FileLock
+
+    keys = [_digest(f"{title}\n{text}") for text, title in zip(texts, titles, strict=True)]
+    items = {key: item for key, *item in zip(keys, texts, titles, strict=True) if item[0].strip()}
+    path = cache_folder("topics") / f"{_digest(signature)[:16]}.jsonl"
+    with FileLock(f"{path}.lock"), ResumableJsonl(path, key=("sha256",)) as log:
+        missing = {key: tuple(item) for key, item in items.items() if (key,) not in log.done}
         answers = zip(missing, answer(list(missing.values())), strict=True)
         for key, (topic, score) in progress(answers, "Topics", total=len(missing)):
             log.append({"sha256": key, "topic": topic, "score": score})
         known = {row["sha256"]: (row["topic"], row["score"]) for row in log.rows}
-    found = [known.get(_digest(f"{title}\n{text}"), (None, None)) for text, title in zip(texts, titles, strict=True)]
-    frame = pd.DataFrame(found, columns=["topic", "score"], dtype=object)
+    frame = pd.DataFrame([known.get(key, (None, None)) for key in keys], columns=["topic", "score"], dtype=object)
     return frame.assign(score=frame["score"].astype(float).round(6))
 
 
