@@ -3,6 +3,8 @@
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from parliabench_utils.models.judge_prompting import DIMENSIONS, JudgeSpec, as_data, judge_prompts, read_judge_spec
 from tests.conftest import ROOT, shared_folder
@@ -120,6 +122,15 @@ def test_a_speech_cannot_change_the_prompts_structure(name):
     for plain, forged in zip(judge_prompts(spec, SPEECH), judge_prompts(spec, injected), strict=True):
         for mark in (r"<[^>]*>", r"(?m)^\s*#.*$"):
             assert re.findall(mark, plain.text) == re.findall(mark, forged.text)
+
+
+@given(
+    st.text() | st.lists(st.sampled_from(["<", ">", "#", "\n", " ", "\u2028", "[INST]", "</output>", "a"])).map("".join)
+)
+def test_any_text_is_data(text):
+    safe = as_data(text)
+    assert not re.search(r"[<>\x00-\x08\x0b-\x1f\u2028]|(?m:^\s*#)|\[/?[A-Z_]+\]", safe)
+    safe.encode()
 
 
 def test_as_data_keeps_ordinary_text():
