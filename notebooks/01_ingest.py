@@ -150,11 +150,11 @@ speeches.pivot_table(index=["party", "orientation"], columns="house", values="sp
 # - Commons: an utterance that begins with its number on the Order Paper, `4.`, topical `T2.`, or a part `(a)`;
 # - Lords: "To ask His (Her) Majesty's Government …";
 # - urgent: "(Urgent Question):" in the Commons, a private notice question in the Lords (a note announces it);
-# - notes that hold a question's words, as older volumes print them.
+# - notes that hold a question's words ("To ask …", or a number and "What …"), should a volume print them so.
 #
 # Questions of one debate are often grouped. They wait until somebody who asked none of them speaks: that is the answer, and it
-# carries all of them. The Speaker's words in between change nothing. The exchange that follows answers no listed question. Who asks
-# and goes on to speak, as in short debates of the Lords, gives a speech; the question still waits for its answer.
+# carries all of them. The Speaker's words in between change nothing. The exchange that follows answers no listed question. A peer who
+# asks and goes on to speak at length opens a debate: that is a speech, and of those who follow it is the minister who answers.
 
 # %%
 from parliabench_utils.corpus.overview import questions_and_answers, questions_by_rule
@@ -162,7 +162,7 @@ from parliabench_utils.corpus.overview import questions_and_answers, questions_b
 questions_by_rule(speeches)
 
 # %% [markdown]
-# A question without an answer here was withdrawn, or its answer stands in another debate. The other side, the answers:
+# A question without an answer got a minister's "No." and no speech, or its answer stands in another debate. The other side:
 
 # %%
 answers, prompts = speeches["answers"].str.len(), speeches["prompts"].str.len()

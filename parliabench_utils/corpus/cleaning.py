@@ -25,8 +25,9 @@ _REFERENCE_NUMBER = re.compile(r"\s*\[\d{5,7}\]\.?\s*$")  # the Order Paper's nu
 # "hon. Friend", "per cent. of" and "No. 10" end no sentence.
 _SENTENCE_END = re.compile(r"(?<=[.?])(?<!hon\.)(?<!cent\.)(?<!No\.)\s+(?=[A-Z“\"(])")
 SPEECH_AFTER_QUESTION = 30  # words
+# Without a number only "To ask" will do: notes hold whole paragraphs of speeches too, some of which begin with "What".
 _NOTE_QUESTION = re.compile(
-    rf"(?:{_NUMBER}\s+)?(?:To ask|What|Whether|If (?:he|she|they|the)|How|When|Why|Which)\b.{{15,}}"
+    rf"(?:{_NUMBER}\s+(?:To ask|What|Whether|If (?:he|she|they|the)|How|When|Why|Which)|To ask (?:His|Her|the))\b.{{15,}}"
 )
 
 
@@ -91,6 +92,7 @@ PROCEDURAL_RULES = {
         r"(?:(?:My Lords, )?I beg (?:to move|leave to)|That th(?:e|is) (?:Bill|House|order|amendment|draft|clause)|Moved)\b"
         r".{0,250}"
     ),
+    "ask the question": r"[^.?!]{0,200}\bask the [Qq]uestion\b[^.?!]{0,80}\bname\b.{0,250}",
     "question put": (
         r"(?:Question (?:put|agreed)|Motion (?:made|agreed)|The (?:House|Committee) (?:divided|proceeded)|Division)\b"
         r".{0,300}"

@@ -36,6 +36,7 @@ TEXT_COLUMNS = (
 LIST_COLUMNS = ("answers", "prompts")
 ROLES = ("chair", "regular", "guest")
 UNKNOWN_SPEAKER = "unknown speaker"  # of `affiliation_rule`: somebody whom no list knows
+WORDS_THAT_OPEN_A_DEBATE = 100  # of a peer who has asked: at question time it is "I beg leave to ask the Question"
 OTHER_HOUSES = {"lower": "Lower house", "upper": "Upper house"}
 # What is said about a speech and not in it: these elements' words are never speech.
 _NOT_SPEECH = {TEI + name for name in ("gap", "vocal", "kinesic", "incident", "note", "desc", "head")}
@@ -66,13 +67,14 @@ class Sitting:
     section: str | None = None
     waiting: list[tuple[str | None, str, str | None]] = field(default_factory=list)  # (id, question, who asked)
     urgent_note: bool = False
+    is_debate: bool = False
 
     def __post_init__(self):
         self.is_uk = self.house in UK_HOUSES.values()  # the rules for questions and procedure apply
 
     def enter(self, section: str | None) -> None:
         """Begin a div."""
-        self.section, self.waiting, self.urgent_note = section, [], False
+        self.section, self.waiting, self.urgent_note, self.is_debate = section, [], False, False
 
 
 def read_sitting(path: Path, corpus: Corpus) -> Sitting:
@@ -135,26 +137,37 @@ def _read_utterance(element: etree._Element, corpus: Corpus, here: Sitting) -> N
         return
     speaker, standing = _speaker(element, corpus, here)
     role, topic = _role_and_topic(element.get("ana"), corpus, here)
-    kind, answers, prompts = _place_in_debate(identity, text, role, speaker[0], here)
+    kind, answers, prompts = _place_in_debate(identity, text, role, speaker[0], standing[0], here)
     place = (identity, here.sitting_id, here.day, here.house, here.section, len(here.ids) - 1)
     n_words = text.count(" ") + 1  # `one_line` leaves one blank a gap
     here.rows.append((*place, *speaker, role, *standing, topic, kind, answers, prompts, text, n_words))
 
 
-def _place_in_debate(identity: str, text: str, role: str, who: str | None, here: Sitting) -> tuple[str, list, list]:
+def _place_in_debate(
+    identity: str, text: str, role: str, who: str | None, in_government: bool, here: Sitting
+) -> tuple[str, list, list]:
     """Return (kind, ids of the questions answered, their words, the same words once).
 
     Questions wait until someone who asked none of them speaks: that is the answer, and it takes them all. The chair and procedure
-    in between change nothing; the exchange that follows an answer answers no listed question. Who asks and speaks in one breath
-    gives a speech, and the question waits all the same.
+    in between change nothing, but a minister's "No." is the answer, though no speech; the exchange that follows an answer
+    answers no listed question. A peer who asks and speaks, in one breath or at length thereafter, opens a debate: among those who
+    take part it is the government that answers.
     """
     kind = cleaning.question_kind(text, here.house, here.urgent_note) if here.is_uk and role != "chair" else None
     if kind:
         here.waiting.append((identity, cleaning.question_text(text), who))
-        return "speech" if cleaning.opens_a_speech(text) else kind, [], []
-    if here.is_uk and cleaning.procedural_rule(text, role):
+        here.is_debate = cleaning.opens_a_speech(text)
+        return "speech" if here.is_debate else kind, [], []
+    rule = cleaning.procedural_rule(text, role) if here.is_uk else None
+    if rule:
+        here.waiting = [] if rule == "interjection" and in_government else here.waiting
         return "procedural", [], []
-    if not here.waiting or (who is not None and who in {asked for _, _, asked in here.waiting}):
+    if not here.waiting:
+        return "speech", [], []
+    if who is not None and who in {asked for _, _, asked in here.waiting}:
+        here.is_debate |= here.house == UK_HOUSES["upper"] and text.count(" ") > WORDS_THAT_OPEN_A_DEBATE
+        return "speech", [], []
+    if here.is_debate and not in_government:
         return "speech", [], []
     answered, here.waiting = here.waiting, []
     return "speech", [key for key, _, _ in answered if key], list(dict.fromkeys(words for _, words, _ in answered))

@@ -17,6 +17,10 @@ from parliabench_utils.corpus import cleaning
         ("On a point of order, Madam Deputy Speaker.", "point of order"),
         ("I beg to move, That the Bill be now read a Second time.", "motion"),
         ("Question put and agreed to.", "question put"),
+        (
+            "My Lords, on behalf of my noble friend, I beg leave to ask the Question standing in her name on the Order Paper.",
+            "ask the question",
+        ),
         ("Oh!", "interjection"),
         ("No, I will not.", "interjection"),
         ("I beg to move amendment 1. " + "It matters because buses matter. " * 30, None),
@@ -71,10 +75,44 @@ def test_numbering_is_removed(text, question):
     assert cleaning.question_text(text) == question
 
 
-@pytest.mark.parametrize("note", ["2.10 pm", "6(1) A misrepresentation may be made.", "Question", "Moved by", "What?"])
+@pytest.mark.parametrize(
+    "note",
+    [
+        "2.10 pm",
+        "6(1) A misrepresentation may be made.",
+        "Question",
+        "Moved by",
+        "What?",
+        "What we have heard supports this.",
+    ],
+)
 def test_other_notes_are_no_questions(note):
     assert not cleaning.note_is_question(note)
 
 
 def test_quotes_are_plain():
     assert cleaning.plain_quotes("“It’s” «so»") == '"It\'s" "so"'
+
+
+@pytest.mark.parametrize(
+    "note", ["To ask Her Majesty’s Government what plans they have.", "3. What steps he is taking."]
+)
+def test_notes_that_hold_a_question(note):
+    assert cleaning.note_is_question(note)
+
+
+@pytest.mark.parametrize(
+    ("text", "house", "rule"),
+    [
+        ("4. What steps?", "House of Commons", "Commons: numbered 4."),
+        ("T2. What steps?", "House of Commons", "Commons: topical T2."),
+        ("(a) Whether buses run.", "House of Commons", "Commons: part (a)"),
+        ("(Urgent Question): To ask him.", "House of Commons", "Commons: (Urgent Question)"),
+        ("To ask His Majesty’s Government what.", "House of Lords", "Lords: To ask the Government"),
+        ("To ask His Majesty’s Government what.", "House of Commons", None),
+        ("4. What steps?", "House of Lords", None),
+        ("4.5 million people agree.", "House of Commons", None),
+    ],
+)
+def test_each_question_rule_has_a_name(text, house, rule):
+    assert cleaning.question_rule(text, house) == rule

@@ -112,6 +112,22 @@ def test_who_asks_and_speaks_in_one_breath_gives_a_speech(corpus):
     assert (frame.loc[1, "prompts"], frame.loc[1, "answers"]) == ([ask], ["u1"])
 
 
+def test_in_a_debate_of_the_lords_the_government_answers_and_not_the_next_speaker(corpus):
+    ask = "To ask Her Majesty’s Government what plans they have."
+    opening = u(2, "My Lords, buses matter. " + "They do. " * 60)
+    taking_part = u(3, "My Lords, I congratulate my noble friend.", who="Zed")
+    frame = read(corpus, u(1, ask), opening, taking_part, u(4, "We have plans.", who="Ben"), name=LORDS)
+    assert frame["answers"].tolist() == [[], [], [], ["u1"]]
+    asked_shortly = u(2, "My Lords, I beg leave to ask it, and declare an interest.")
+    frame = read(corpus, u(1, ask), asked_shortly, u(3, "We have plans.", who="Zed"), name=LORDS)
+    assert frame["answers"].tolist() == [[], [], ["u1"]]
+
+
+def test_a_ministers_no_is_the_answer_though_no_speech(corpus):
+    frame = read(corpus, u(1, "T2. Will he resign?"), u(2, "No.", who="Ben"), u(3, "May I ask again?", who="Zed"))
+    assert frame["kind"].tolist() == ["question", "procedural", "speech"] and not frame["answers"].str.len().any()
+
+
 def test_an_urgent_question(corpus):
     frame = read(corpus, u(1, "(Urgent Question): To ask him to resign."), u(2, "No, I shall stay on.", who="Ben"))
     assert (frame.loc[0, "kind"], frame.loc[1, "prompts"]) == ("urgent", ["To ask him to resign."])
