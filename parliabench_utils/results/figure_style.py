@@ -64,6 +64,7 @@ RC = {
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "pdf.fonttype": 42,
+    "text.parse_math": False,  # a name with two dollar signs is a name, not a formula
     "svg.hashsalt": "parliabench",
 }
 

@@ -177,6 +177,14 @@ def _runs_of(words: list[str], wanted: list[str]) -> list[list[str]]:
     return [named[i : i + len(wanted)] for i in range(0, len(named), len(wanted))]
 
 
+def test_a_name_is_drawn_as_it_is(tmp_path):
+    hostile = "Party of $x^ {\\frac & $ <b>"
+    data = pd.DataFrame({"Party": [hostile], "display": "A", "type": "fine-tuned", "mean": 0.5, "n": 3})
+    drawing = f.alignment_heatmap("fig4", "Parties", data, "Party", "", ())
+    f.write_figure(drawing, tmp_path)
+    assert hostile in " ".join(text.replace("\n", " ") for text, *_ in texts(drawing))
+
+
 def test_the_pipeline_is_the_workflows():
     edges = f.pipeline_edges("demo")
     pairs = set(edges[["source", "target"]].itertuples(index=False, name=None))

@@ -87,6 +87,12 @@ def test_nothing_to_choose_from(scores):
     assert release.representative(scores.assign(composite=np.nan)).empty
 
 
+def test_the_same_scores_give_the_same_files(written, folder, scores):
+    before = {path.name: path.read_bytes() for path in written.iterdir()}
+    release.write_release(folder, scores, NAMES, MODEL_ROWS, ["Take care."])
+    assert before == {path.name: path.read_bytes() for path in written.iterdir()}
+
+
 def test_the_card_marks_counts_and_escapes(written, scores):
     card = (written / "README.md").read_text(encoding="utf-8")
     assert "tags: [ai-generated" in card and release.AI_GENERATED in card and release.RULE in card
