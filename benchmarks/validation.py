@@ -25,7 +25,7 @@ from parliabench_utils.models.validation import (
 from parliabench_utils.run.project import corpus_folder, project_root
 
 SETTINGS = ValidationSettings()
-WITH_CONTEXT = 400  # speeches on which the semantic check is weighed
+WITH_CONTEXT = 200  # speeches on which the semantic check is weighed
 
 
 def human_speeches():
@@ -85,8 +85,13 @@ def semantic(speeches) -> list[dict]:
 
     some = speeches.sample(WITH_CONTEXT, random_state=42)
     contexts = [
-        {"Party": r.party, "Topic": r.cap_topic or "", "Section": r.section, "instruction": ""}
-        for r in some.itertuples()
+        {
+            "Party": row.party,
+            "Topic": row.cap_topic if isinstance(row.cap_topic, str) else "",
+            "Section": row.section,
+            "House": row.house,
+        }
+        for row in some.itertuples()
     ]
     rng, encoder = random.Random(42), SentenceEncoder("all-MiniLM-L6-v2", cache=False)
     elsewhere = [rng.choice(ELSEWHERE) for _ in contexts]

@@ -210,12 +210,16 @@ REASONS = tuple(check.__name__ for check in CHECKS)
 
 
 def prompt_text(prompt: Mapping[str, Any]) -> str:
-    """What a speech must be about: topic, section and the instruction's question, without the generic instruction."""
+    """What a speech must be about, as a sentence: House, section, topic and party, then the question that it answers.
+
+    A sentence is nearer to speeches, and farther from anything else, than the bare fields are (benchmarks/README.md).
+    """
     from parliabench_utils.models.prompting import GENERIC_INSTRUCTION, instruction
 
     asked = instruction(prompt)
-    parts = [prompt["Party"], prompt["Topic"], prompt["Section"], "" if asked == GENERIC_INSTRUCTION else asked]
-    return ". ".join(part for part in parts if part)
+    about = ", ".join(prompt[name] for name in ("Section", "Topic") if prompt[name])
+    text = f"A speech in the {prompt['House']} on {about}, by a {prompt['Party']} member"
+    return text if asked == GENERIC_INSTRUCTION else f"{text}. {asked}"
 
 
 def similarity_to_prompt(speeches: list[str], prompts: list[Mapping[str, Any]], encoder) -> list[float | None]:

@@ -133,18 +133,8 @@ def test_a_length_outside_the_limits_fails(words):
     assert "wrong_length" in validate_speech("yes " * words)
 
 
-ENERGY = {
-    "Party": "Labour",
-    "Topic": "Energy",
-    "Section": "Energy Prices",
-    "instruction": "Generate a parliamentary speech.",
-}
-HEALTH = {
-    "Party": "Conservative",
-    "Topic": "Social Questions",
-    "Section": "NHS Waiting Times",
-    "instruction": "Generate a parliamentary speech.",
-}
+ENERGY = {"Party": "Labour", "Topic": "Energy", "Section": "Energy Prices", "House": "House of Commons", "Prompts": []}
+HEALTH = ENERGY | {"Party": "Conservative", "Topic": "Social Questions", "Section": "NHS Waiting Times"}
 ON_TOPIC = [
     (ENERGY, "Families in my constituency open the gas bill with dread. The price cap has doubled in a year, and wages have not."),
     (ENERGY, "We need wind and nuclear power, and a grid that can carry it to homes, so that electricity becomes cheap again."),
@@ -192,7 +182,7 @@ def test_similarity_is_computed_with_an_encoder():
         def encode(self, texts):
             return np.array([[1.0, 0.0] if "Minister" in text else [0.0, 1.0] for text in texts])
 
-    prompt = {"Party": "Labour", "Topic": "Energy", "Section": "Prices", "instruction": ""}
+    prompt = {"Party": "Labour", "Topic": "Energy", "Section": "Prices", "House": "House of Lords", "instruction": ""}
     assert validate_speech(WORDS, prompt, ValidationSettings(min_words=5, encoder=Encoder())) == ["off_topic"]
     assert (
         validate_speech(WORDS, prompt | {"Section": "Minister"}, ValidationSettings(min_words=5, encoder=Encoder()))
