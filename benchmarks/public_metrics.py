@@ -21,9 +21,11 @@ def bert_score_once(candidates: Sequence[str], references: Sequence[list[str]], 
     import bert_score
 
     from parliabench_utils.models.encoders import encoder_folder
+    from parliabench_utils.models.packaged import quiet_loading
 
     folder = str(encoder_folder(encoder))
-    return np.stack(bert_score.score(list(candidates), list(references), model_type=folder, num_layers=layer))
+    with quiet_loading():
+        return np.stack(bert_score.score(list(candidates), list(references), model_type=folder, num_layers=layer))
 
 
 def bert_score_calls(
