@@ -125,8 +125,9 @@ def beside_the_usual_way() -> list[dict]:
 
     rng = np.random.default_rng(SEED)
     values = rng.normal(size=(PROMPTS, len(METRICS)))
+    prompts = np.array([f"p{i:05d}" for i in range(PROMPTS)])
     ways = {
-        "ours": lambda: bootstrap_means(values, np.arange(PROMPTS), DRAWS, SEED),
+        "ours": lambda: bootstrap_means(values, prompts, DRAWS, SEED),
         "usual": lambda: bootstrap_one_by_one(values, DRAWS, SEED),
     }
     apart = np.abs(ways["ours"]() - ways["usual"]()).max()

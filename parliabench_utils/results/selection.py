@@ -46,12 +46,13 @@ def _chi2_test(groups: np.ndarray, kept: np.ndarray, draws: int, seed: int) -> t
         return float("nan"), float("nan")
     expected = sizes * share
 
-    def chi2(stay: np.ndarray) -> float:
-        off = np.bincount(groups[stay], minlength=sizes.size) - expected
-        return float((off**2 / expected + off**2 / (sizes - expected)).sum())
+    def chi2(stay: np.ndarray) -> np.ndarray:  # kept prompts by group (..., n_groups)
+        off = stay - expected
+        return (off**2 / expected + off**2 / (sizes - expected)).sum(axis=-1)
 
-    rng, observed = np.random.default_rng(seed), chi2(kept)
-    null = np.array([chi2(rng.permutation(kept)) for _ in range(draws)])
+    observed = float(chi2(np.bincount(groups[kept], minlength=sizes.size)))
+    rng = np.random.default_rng(seed)  # counts of a random choice of so many prompts, without naming them
+    null = chi2(rng.multivariate_hypergeometric(sizes, int(kept.sum()), size=draws, method="marginals"))
     return observed, float((1 + (null >= observed - 1e-9).sum()) / (1 + draws))
 
 

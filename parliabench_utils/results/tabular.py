@@ -117,7 +117,7 @@ def to_html(table: Table) -> str:
     """A page with the table, its title and notes; all text escaped."""
     body = table.display.astype(str).to_html(index=False, escape=True, border=0)
     caption, notes = escape(table.title), "".join(f"<p>{escape(note)}</p>\n" for note in table.notes)
-    body = body.replace(">\n", f">\n  <caption>{caption}</caption>\n", 1)
+    body = body.replace(">\n", f">\n  <caption>{caption}</caption>\n", 1).replace(" ± ", "&nbsp;±&nbsp;")
     return (
         f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{caption}</title>\n'
         f"<style>{_STYLE}</style></head>\n<body>\n{body}\n{notes}</body>\n</html>\n"
