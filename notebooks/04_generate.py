@@ -117,7 +117,7 @@ if needed:
     train_rows, references = (read_jsonl(run.folder / "02_dataset" / f"{n}.jsonl") for n in ("train", "references"))
     fitting = [row for row in train_rows if p.min_words <= row["n_words"] <= p.max_words]
     examples = nearest_examples(prompts, fitting, references, checks.encoder, needed)
-print(f"{needed} training speeches a prompt are shown or stand in for an answer")
+print(f"training speeches a prompt that are shown or stand in for an answer: {needed or 'none, no such type'}")
 
 # %% [markdown]
 # All first attempts come before the second ones, so that the prompts that failed share a batch. After a restart only
