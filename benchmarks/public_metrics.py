@@ -36,31 +36,38 @@ def bert_score_calls(
     return np.concatenate([bert_score_once([one], [texts], encoder, layer) for one, texts in pairs], axis=1)
 
 
+Side = tuple[np.ndarray, np.ndarray]  # weights (pairs, longest) and unit vectors (pairs, longest, dimension), padded
+
+
 def moverscore_padded(candidates: Sequence[str], references: Sequence[list[str]], encoder: str) -> np.ndarray:
-    """Version 2's loop: every pair encoded anew, in one padded batch of 256, and transported over all pieces of both.
+    """Version 2's loop: every pair encoded anew, then transported over all pieces of both texts.
 
     Two things are as in ours: marks beyond ASCII are left out too, and the score is 1 / (1 + distance), mean over references.
     """
-    from pyemd import emd_with_flow
+    return transport_padded(*encode_pairs(candidates, references, encoder), [len(others) for others in references])
 
+
+def encode_pairs(candidates: Sequence[str], references: Sequence[list[str]], encoder: str) -> tuple[Side, Side]:
+    """Candidates and references of all pairs, each a padded batch (version 2 takes 256 pairs at a time)."""
     from parliabench_utils.models.encoders import load_encoder
 
     tokenizer, model, _ = load_encoder(encoder)
     pairs = [(text, other) for text, others in zip(candidates, references, strict=True) for other in others]
-    idf = [_idf(texts, tokenizer) for texts in (candidates, [other for _, other in pairs])]
+    own, other = zip(*pairs, strict=True)
+    first = _padded(own, tokenizer, model, _idf(candidates, tokenizer))
+    return first, _padded(other, tokenizer, model, _idf(other, tokenizer))
+
+
+def transport_padded(first: Side, second: Side, n_references: list[int]) -> np.ndarray:
+    """Scores of the pairs by pyemd over the square of all pieces, the mean of each candidate's."""
+    from pyemd import emd_with_flow
+
     scores = []
-    for start in range(0, len(pairs), 256):
-        sides = [
-            _padded(texts, tokenizer, model, idf[i])
-            for i, texts in enumerate(zip(*pairs[start : start + 256], strict=True))
-        ]
-        for (a, x), (b, y) in zip(zip(*sides[0], strict=True), zip(*sides[1], strict=True), strict=True):
-            first, second = np.r_[a / a.sum(), np.zeros(len(b))], np.r_[np.zeros(len(a)), b / b.sum()]
-            costs = _euclidean(np.concatenate([x, y]))
-            flow = np.array(emd_with_flow(first, second, costs)[1])
-            scores.append(1 / (1 + (flow * costs).sum()))
-    ends = np.cumsum([len(others) for others in references])[:-1]
-    return np.array([part.mean() for part in np.split(np.array(scores), ends)])
+    for a, x, b, y in zip(*first, *second, strict=True):
+        costs = _euclidean(np.concatenate([x, y]))
+        flow = emd_with_flow(np.r_[a / a.sum(), np.zeros(len(b))], np.r_[np.zeros(len(a)), b / b.sum()], costs)[1]
+        scores.append(1 / (1 + (np.array(flow) * costs).sum()))
+    return np.array([part.mean() for part in np.split(np.array(scores), np.cumsum(n_references)[:-1])])
 
 
 def _idf(texts: Sequence[str], tokenizer: Any) -> dict[str, float]:

@@ -106,6 +106,7 @@ def by_job(speeches: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 def boxes(speeches: pd.DataFrame, columns: Sequence[str], logarithmic: Sequence[str] = ("PPL",)) -> Any:
     """A figure of one panel a column, in it a box for each model and type, first job on top."""
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     jobs = {f"{model} {kind}": job for (model, kind), job in speeches.groupby(JOB, sort=False)}
     n_rows = -(-len(columns) // 3)
@@ -117,6 +118,10 @@ def boxes(speeches: pd.DataFrame, columns: Sequence[str], logarithmic: Sequence[
         values = [job[column].dropna() for job in jobs.values()]
         axis.boxplot(values, tick_labels=list(jobs), orientation="horizontal", widths=0.6)
         axis.set(title=column, xscale="log" if column in logarithmic else "linear")
+        if column in logarithmic:  # 20, 50, 100 in full: powers of ten with factors run into each other
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.xaxis.set_minor_formatter(NullFormatter())
         axis.tick_params(labelsize=8)
     axes.flat[0].invert_yaxis()
     return fig
