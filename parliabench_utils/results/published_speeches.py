@@ -132,7 +132,9 @@ def import_published(path: Path, folder: Path) -> pd.DataFrame:
     for stage in ("01_ingest", "02_dataset"):
         write_csv(folder / stage / "dropped.csv", pd.DataFrame(columns=["id", "rule", "text"]))
     write_parquet(folder / "01_ingest/speeches.parquet", pd.DataFrame({"speech_id": [], "text": []}, dtype=str))
-    write_text(folder / "03_finetune/README.md", f"Nothing was trained here: the speeches were read from {path.name}.\n")
+    write_text(
+        folder / "03_finetune/README.md", f"Nothing was trained here: the speeches were read from {path.name}.\n"
+    )
     for (model, kind), part in scores.groupby(SET, sort=False):
         _write_set(folder, model, kind, part.sort_values(["prompt_id", "variant"]))
     answered = (

@@ -49,7 +49,12 @@ def write_run(folder: Path, n_prompts: int = 18, seed: int = 7, hostile: str = "
     write_csv(folder / "07_judge/summary/trust.csv", pd.DataFrame({"dimension": ["J_Coh"], "alpha": [0.1]}))
     write_parquet(folder / "01_ingest/speeches.parquet", pd.DataFrame({"speech_id": ["s000"], "text": ["My Lords."]}))
     write_csv(folder / "07_judge/summary/failures.csv", pd.DataFrame({"model": MODELS, "missing": [0, 1]}))
-    accuracy = {"condition": "all speeches", "split": "random", "check": "nearest party", "statistic": "balanced accuracy"}
+    accuracy = {
+        "condition": "all speeches",
+        "split": "random",
+        "check": "nearest party",
+        "statistic": "balanced accuracy",
+    }
     validation = pd.DataFrame([accuracy | {"value": 0.25, "low": 0.2, "high": 0.3, "n": 40}])
     write_csv(folder / "06_political_alignment/summary/validation.csv", validation)
     for model in MODELS:
