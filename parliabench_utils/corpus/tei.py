@@ -92,12 +92,16 @@ def _read_files(corpus: Corpus, workers: int) -> Iterator[tuple[Path, _Outcome |
     if workers <= 1:
         yield from zip(corpus.files, map(partial(_read_one, corpus), corpus.files), strict=True)
         return
+    from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     # spawn: a notebook's process has threads (torch, pyarrow), and a forked copy of their locks can hang.
     size = max(1, min(16, len(corpus.files) // (4 * workers)))
-    with get_context("spawn").Pool(workers, initializer=_start_worker, initargs=(corpus,)) as pool:
-        yield from zip(corpus.files, pool.imap(_read_in_worker, corpus.files, chunksize=size), strict=True)
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_start_worker, initargs=(corpus,))
+    try:
+        yield from zip(corpus.files, pool.map(_read_in_worker, corpus.files, chunksize=size), strict=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _read_one(corpus: Corpus, path: Path) -> _Outcome | CorpusError:
