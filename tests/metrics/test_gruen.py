@@ -162,7 +162,7 @@ def test_a_pickle_that_runs_code_is_refused(tiny_bert, tmp_path):
             return (Path.touch, (tmp_path / "ran",))
 
     folder = tiny_bert(AutoModelForSequenceClassification, "evil", pickled=True)
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"classifier.weight": Evil()}))
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"classifier.weight": Evil()}, protocol=2))
     with pytest.raises(Exception, match=r"[Ww]eights"):
         MaskedGrammar(classifier=str(folder)).truncated([SENTENCE])
     assert not (tmp_path / "ran").exists()
