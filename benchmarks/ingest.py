@@ -113,7 +113,7 @@ def report_memory(roots: list[Path]) -> None:
                 "beyond text and imports MiB": beyond,
             }
         )
-    print("\n" + markdown_table(rows))
+    print(markdown_table(rows) + "\n")
 
 
 def print_peak(root: Path) -> None:
@@ -123,21 +123,22 @@ def print_peak(root: Path) -> None:
 
     before = peak_memory_mib()
     speeches = read_corpus(root)
+    peak = peak_memory_mib()
     text = sum(len(text.encode()) for text in speeches["text"])
-    print(peak_memory_mib(), text / 2**20, before)
+    print(peak, text / 2**20, before)
 
 
 def main() -> None:
     shared = Path(os.environ.get("PARLIABENCH_SHARED") or Path(__file__).resolve().parents[2] / "shared")
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else shared / "data/parlamint-gb-2022"
     print(f"{machine()}, {versions('lxml', 'pandas', 'pyarrow')}\n")
-    report_one_process(folder)
     with tempfile.TemporaryDirectory() as name:
         target = Path(name)
         multiply(folder, target, PASSES)
         sizes = sorted(target.glob("root-*.xml"), key=lambda path: int(path.stem.split("-")[1]))
+        report_memory([sizes[0], sizes[4], sizes[9], sizes[19]])  # first: a child's peak begins at its parent's size
+        report_one_process(folder)
         report_workers(sizes[-1])
-        report_memory([sizes[0], sizes[4], sizes[9], sizes[19]])
 
 
 if __name__ == "__main__":
