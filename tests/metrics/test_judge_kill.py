@@ -43,11 +43,15 @@ def attempt(name, seconds=None):
 
 began = time.monotonic()
 assert attempt("whole.jsonl") == 0
-a_speech = (time.monotonic() - began) / {SPEECHES}
-partial, kept = folder / "killed.jsonl.partial", []
-for _ in range({KILLS}):
-    assert attempt("killed.jsonl", moments.uniform(0, 1.6 * a_speech)) == signal.SIGKILL
-    kept.append(partial.read_bytes().count(b"\\n") if partial.exists() else 0)
+seconds = time.monotonic() - began
+whole, killed, partial = (folder / name for name in ("whole.jsonl", "killed.jsonl", "killed.jsonl.partial"))
+kept = []
+while len(kept) < {KILLS}:
+    if attempt("killed.jsonl", moments.uniform(0, 0.6 * seconds)) == signal.SIGKILL:
+        kept.append(partial.read_bytes().count(b"\\n") if partial.exists() else 0)
+    else:  # it was through before the signal came: once more from the beginning
+        assert killed.read_bytes() == whole.read_bytes()
+        killed.unlink()
 assert attempt("killed.jsonl") == 0
 print(json.dumps(kept))
 """
@@ -61,7 +65,7 @@ def test_ten_kills_change_nothing(tmp_path, model):
     assert result.returncode == 0, f"PARLIABENCH_KILL_SEED={seed}\n{result.stderr[-2000:]}"
     kept = json.loads(result.stdout.splitlines()[-1])
     print(f"seed {seed}: rows kept after each kill: {kept}")
-    assert kept == sorted(kept) and len(kept) == KILLS
+    assert len(kept) == KILLS and any(kept)
     assert len(read_jsonl(tmp_path / "killed.jsonl")) == SPEECHES * 6
     assert (tmp_path / "killed.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert not (tmp_path / "killed.jsonl.partial").exists()
