@@ -35,7 +35,9 @@ _WORD = r"[A-Z][\w’'-]+"
 _PLACE = rf"{_WORD}(?:\s+(?:(?:and|of|upon|on|under|the)\s+)*{_WORD})*"
 _TITLED = rf"(?:Lord|Lady|Baroness|Viscount|Earl|Bishop)\s+(?:of\s+)?{_PLACE}"
 _SEAT = rf"Members?\s+for\s+{_PLACE}(?:\s+\([^)]*\))?"
-_STYLE = r"(?:[Rr]ight\s+)?(?:[Hh]on(?:\.|ourable\b)|[Nn]oble|[Rr]everend)(?:(?:,|\s+and)\s+(?:learned|gallant|reverend))*"
+_STYLE = (
+    r"(?:[Rr]ight\s+)?(?:[Hh]on(?:\.|ourable\b)|[Nn]oble|[Rr]everend)(?:(?:,|\s+and)\s+(?:learned|gallant|reverend))*"
+)
 _NOUN = r"(?:[Ff]riends?|Members?|Gentlem[ae]n|Lad(?:y|ies)|Lords?|Baroness(?:es)?|Viscount|Earls?|Prelates?)"
 _WHO = r"(?:(?:[Mm]y|[Tt]he|[Tt]hat|[Tt]his|[Hh]is|[Hh]er|[Oo]ur|[Aa]n?)\s+)?"
 _PERSON = re.compile(
