@@ -84,6 +84,18 @@ from parliabench_utils.run.artefacts import write_csv, write_parquet
 write_parquet(run.stage_folder() / "scores.parquet", scores)
 
 # %% [markdown]
+# ## What is missing
+#
+# A mean is one of the values that there are. How many speeches have none (a rating that the judge did not give, a context without
+# references), and of how many did a metric's model read only the beginning?
+
+# %%
+from parliabench_utils.results.coverage import coverage
+
+seen = coverage(scores)
+seen[(seen["missing"] > 0) | (seen["truncated"] > 0)].round(3)
+
+# %% [markdown]
 # ## Who drops out?
 #
 # Selection can change the mix. The parties before and after, and a test of "every prompt is as likely to stay" for party, house,
@@ -321,6 +333,7 @@ train = (run.folder / "02_dataset/train.jsonl", *source)
 checks = [
     tables.anova_display(anova, names, source),
     tables.mixed_display(mixed, names, source),
+    tables.coverage_display(seen, names, source),
     tables.selection_display(selection, source),
     tables.memorisation_display(memorised, names, train),
     tables.audit_display(findings),

@@ -6,6 +6,7 @@ from parliabench_utils.results.tables import table13, write_table
 from parliabench_utils.results.tables_checks import (
     anova_display,
     audit_display,
+    coverage_display,
     memorisation_display,
     mixed_display,
     paper_differences,
@@ -29,6 +30,7 @@ __all__ = [
     "alignment_by",
     "anova_display",
     "audit_display",
+    "coverage_display",
     "dataset_files",
     "difficulty_table",
     "measured",

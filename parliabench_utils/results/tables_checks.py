@@ -100,6 +100,24 @@ def selection_display(selection: pd.DataFrame, inputs: Inputs) -> Table:
     return Table("selection", "Prompts before and after the rule for missing values", selection, display, notes, inputs)
 
 
+def coverage_display(coverage: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
+    """Share of speeches without a value and of speeches read only in part, by set and metric."""
+    data = coverage.copy()
+    data.insert(1, "display", data["model"].map(names))
+    share = data["missing_share"].map("{:.1%}".format)
+    cut = data["truncated_share"].map(lambda v: "" if pd.isna(v) else f" / {v:.1%}")
+    label = [set_label(m, t, names) for m, t in zip(data["model"], data["type"], strict=True)]
+    wide = pd.DataFrame({"Speeches of": label, "metric": data["metric"], "cell": share + cut})
+    display = wide.pivot(index="Speeches of", columns="metric", values="cell")
+    display = display.reindex(index=dict.fromkeys(label), columns=data["metric"].unique()).rename_axis(columns=None)
+    display.insert(0, "n", data.groupby(label, sort=False)["n"].first().astype(str).reindex(display.index))
+    notes = (
+        "Share of a set's speeches that have no value (for J_…: the judge gave no readable rating); after the stroke, where the "
+        "metric's model has a limit, the share of which it read only a part.",
+    )
+    return Table("coverage", "Speeches without a value, or read in part", data, display.reset_index(), notes, inputs)
+
+
 def memorisation_display(summary: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
     """Overlap with training speeches by model and type, people as the yardstick."""
     data = summary.copy()
