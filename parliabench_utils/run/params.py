@@ -96,15 +96,15 @@ class Finetune(Job):
     optimizer: str = "adamw_torch"
     max_length: int = Field(256, ge=32)
     epochs: int = Field(1, ge=1)
-    max_steps: int = Field(16, ge=0)
+    max_steps: int = Field(12, ge=0)
     loss_on: Literal["answer", "all"] = "answer"
     packing: bool = False
     group_by_length: bool = False
     gradient_checkpointing: bool = False
     held_out_rows: int = Field(8, ge=1)
-    eval_every: int = Field(8, ge=1)
-    log_every: int = Field(4, ge=1)
-    save_every: int = Field(4, ge=1)
+    eval_every: int = Field(6, ge=1)
+    log_every: int = Field(3, ge=1)
+    save_every: int = Field(3, ge=1)
     max_dropped_share: float = Field(0.0, ge=0, le=1)
     sample_tokens: int = Field(80, ge=1)
 
