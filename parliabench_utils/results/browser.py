@@ -38,7 +38,8 @@ def browser(
     speeches = [speech for prompt in prompts for speech in prompt["speeches"]]
     return {
         "prompts": prompts,
-        "n_speeches": len(speeches),
+        "n_speeches": sum(speech["text"] is not None for speech in speeches),
+        "n_silent": sum(speech["text"] is None for speech in speeches),
         "rule": rule,
         "choices": _choices(rows, names),
         "scores": [(name, "↑" if higher else "↓") for name, _, higher in SCORES],

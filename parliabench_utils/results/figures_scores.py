@@ -159,7 +159,7 @@ def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, input
         axes.grid(axis="x")
         footnote(
             figure,
-            "Behind each bar: difficulty · consistency. Difficulty: 1 minus the mean composite of the metrics; "
+            "Beside each bar: difficulty · consistency. Difficulty: 1 minus the mean composite of the metrics; "
             f"our own definition, the paper gives none. In brackets: speeches. {note}",
         )
     text = ", ".join(f"{r.group} {r.difficulty:.3f}" for r in table.itertuples())

@@ -23,6 +23,7 @@ from parliabench_utils.results import report_parts as parts
 from parliabench_utils.results.browser import browser
 from parliabench_utils.results.cells import HUMAN
 from parliabench_utils.results.figure_style import DPI
+from parliabench_utils.results.report_findings import significance
 from parliabench_utils.results.scores import kept_prompts
 from parliabench_utils.results.tables_scores import MARKS, set_label
 from parliabench_utils.results.tabular import DASH, Table, number, read_table, span
@@ -99,6 +100,7 @@ def _content(folder: Path, scores: pd.DataFrame, profile: str, models: Sequence[
         "n_prompts": compared,
         "warnings": parts.warnings(folder, specs, judge, compared),
         "headline": headline_frame(folder),
+        "significance": significance(folder, model_names(models)),
         "tables": [_printed(read_table(folder, name)) for name in _table_names(folder)],
         "audit": read_table(folder, AUDIT),
         "figures": [_figure(folder, name) for name in FIGURES],

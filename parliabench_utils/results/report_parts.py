@@ -14,10 +14,12 @@ from parliabench_utils.metrics.alignment_evidence import overview
 from parliabench_utils.models.judge_prompting import read_judge_spec
 from parliabench_utils.models.loading import ModelSpec, as_spec
 from parliabench_utils.results.cells import SMALL_GROUP
+from parliabench_utils.results.report_findings import guessing, other_readers, trust_note
 from parliabench_utils.results.tabular import number
 from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.stages import STAGES
 
+TRUST = "How far the judge can be trusted (07)"
 SMALL_JUDGE = 1_000_000_000  # parameters; below, a judge's scores say next to nothing
 NOT_SETTINGS = {"run", "profile", "model", "type", "shard"}
 DEMO_NOTE = "Demo models: they show that the pipeline works, not what large models can do."
@@ -84,12 +86,12 @@ def failures(folder: Path) -> pd.DataFrame:
     return _printed(pd.read_csv(folder / "04_generate/summary/failures.csv"))
 
 
-def checks(folder: Path) -> list[tuple[str, pd.DataFrame]]:
-    """What earlier stages found out about their own metrics: title and printed table of each summary that there is (imported
-    published speeches have none).
+def checks(folder: Path) -> list[tuple[str, pd.DataFrame, str]]:
+    """What earlier stages found out about their own metrics: title, printed table and note of each summary that there is
+    (imported published speeches have none).
     """
     validation, summary = folder / "06_political_alignment/summary/validation.csv", folder / "07_judge/summary"
-    titles = {}
+    titles, notes = {}, {}
     if validation.exists():
         found = pd.read_csv(validation)
         guessed = found[found["split"] == "none"].drop(columns=["split", "check"])
@@ -98,9 +100,10 @@ def checks(folder: Path) -> list[tuple[str, pd.DataFrame]]:
         )
         titles["PSA beside the two guessers' (06)"] = guessed
     if summary.is_dir():
-        titles["How far the judge can be trusted (07)"] = pd.read_csv(summary / "trust.csv")
+        titles[TRUST] = pd.read_csv(summary / "trust.csv")
+        notes[TRUST] = trust_note(folder)
         titles["What the judge could not rate (07)"] = pd.read_csv(summary / "failures.csv")
-    return [(title, _printed(frame)) for title, frame in titles.items()]
+    return [(title, _printed(frame), notes.get(title, "")) for title, frame in titles.items()]
 
 
 def _printed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -124,7 +127,7 @@ def missing_scores(scores: pd.DataFrame, kept: Sequence[str], compared: int) -> 
             "reason": "answered prompts without all ratings",
             "rows": f"{len(set(kept)) - compared:,}",
         },
-        {"stage": "08_statistics", "reason": "prompts compared", "rows": f"{compared:,}"},
+        {"stage": "08_statistics", "reason": "prompts that remain and are compared", "rows": f"{compared:,}"},
     ]
 
 
@@ -144,7 +147,8 @@ def warnings(folder: Path, specs: Sequence[ModelSpec], judge: str, n_prompts: in
     ]
     if own:
         who = ", ".join(own)
-        found.append(f"Perplexity is scored by the generators' own base ({who}), so it favours their wording: {scorer}")
+        found.append(f"Perplexity is scored by the generators' own base ({who}), so it favours their wording.")
+    found += other_readers(folder) + guessing(folder)
     found += _judge_warnings(specs, judge)
     if n_prompts < SMALL_GROUP:
         found.append(
@@ -159,7 +163,9 @@ def _judge_warnings(specs: Sequence[ModelSpec], judge: str) -> list[str]:
     spec, found = as_spec(read_judge_spec(judge).model), []
     if spec.n_parameters < SMALL_JUDGE:
         size = f"The judge has {spec.n_parameters / 1e6:,.0f} million parameters"
-        found.append(f"{size}: its scores (J_…) show the mechanism and say next to nothing about speeches (Figure s4).")
+        found.append(
+            f"{size}: its scores (J_…) show the mechanism and say next to nothing about speeches (see Checks)."
+        )
     if spec.id in {s.id for s in specs}:
         found.append("The judge is one of the generators: it judges its own kind.")
     return found

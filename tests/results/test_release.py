@@ -120,7 +120,8 @@ def test_normalisation_is_08s(tmp_path):
 
 def test_the_browser_holds_all_where_there_is_room(folder, scores):
     content = browser(folder, scores, NAMES, judge="smollm2-constrained", limit=100, seed=1)
-    assert content["n_speeches"] == len(scores) and "All 18 prompts" in content["rule"]
+    assert content["n_speeches"] + content["n_silent"] == len(scores) and content["n_silent"] == 2
+    assert "All 18 prompts" in content["rule"]
     assert all(prompt["speeches"][-1]["human"] for prompt in content["prompts"])
 
 

@@ -13,7 +13,9 @@ import pytest
 
 from parliabench_utils.models.loading import read_model_spec
 from parliabench_utils.results import report_parts as parts
+from parliabench_utils.results.compare import verdict
 from parliabench_utils.results.report import headline, text_columns
+from parliabench_utils.results.report_findings import guessing, significance
 from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.runner import run_notebook
 from tests.results.synthetic import MODELS, write_run
@@ -138,6 +140,25 @@ def test_warnings(folder):
     assert any("own base" in warning for warning in parts.warnings(folder, specs, "smollm2-constrained", 100))
 
 
+def test_the_page_says_what_each_test_finds(folder, page):
+    said = significance(folder, {model: model for model in [*MODELS, "human"]})
+    comparison = pd.read_csv(folder / "08_statistics/comparison.csv")
+    for sentence, test in zip(said, ("paired", "pooled"), strict=True):
+        marks = verdict(comparison, test, "bonferroni")
+        for mark, part in zip(("gain", "decline"), sentence.split("declines:"), strict=True):
+            wanted = [f"{row.metric} ({row.model})" for row in comparison[marks == mark].itertuples()]
+            assert all(name in part for name in wanted) and part.count("(smollm2") == len(wanted)
+    assert "gains:" in Page(page).text
+
+
+def test_guessing_is_a_warning_only_while_no_model_is_above_it(tmp_path):
+    file = tmp_path / "06_political_alignment/summary/validation.csv"
+    file.parent.mkdir(parents=True)
+    for low, warned in ((-0.1, True), (0.1, False)):
+        pd.DataFrame({"statistic": ["PSA less the better guesser's"], "low": [low]}).to_csv(file)
+        assert bool(guessing(tmp_path)) == warned
+
+
 def test_words_stand_left_and_numbers_right():
     frame = pd.DataFrame({"a": ["x", "—"], "b": ["1.0", "—"], "c": ["< 0.0001", "-2"], "d": ["—", "—"]})
     assert text_columns(frame) == [True, False, False, False]
@@ -182,7 +203,7 @@ def test_browser_filters_sorts_and_shows(folder):
     assert 1 < len(shown) < 18
     assert all('data-party="Conservative"' in row and 'data-type="baseline"' in row for row in shown)
     ppl = [float(value) for row in shown for value in re.findall(r"</th><td>([\d.]+)</td>", row)]
-    assert ppl == sorted(ppl) and f"{len(shown)} of 90 speeches" in text  # perplexity: lower is better, best first
+    assert ppl == sorted(ppl) and f"{len(shown)} of 90 answers" in text  # perplexity: lower is better, best first
     page = Page(text)
     visible = [a for tag, a in page.tags if tag == "details" and a.get("class") == "prompt" and "hidden" not in a]
     assert len(visible) == len({re.search(r'data-prompt="(\w+)"', row).group(1) for row in shown})

@@ -51,7 +51,7 @@
       });
     });
     if (field("prompt").value) document.getElementById(field("prompt").value).open = true;
-    document.getElementById("found").textContent = `${found.length} of ${rows.length} speeches, ${wanted.size} prompts`;
+    document.getElementById("found").textContent = `${found.length} of ${rows.length} answers, ${wanted.size} prompts`;
   }
 
   // The choice stands in the address (#find?party=Labour&score=3), so that a view can be kept and sent.
