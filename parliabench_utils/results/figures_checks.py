@@ -103,7 +103,8 @@ def s2(comparison: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tu
         pairs = int(data["n_pairs"].max()) if len(data) else 0
         footnote(
             figure,
-            f"Right of 0: fine-tuned is better. Filled: significant, paired test, Bonferroni. Up to {pairs:,} pairs a cell. {note}",
+            f"Right of 0: fine-tuned is better. d with the pooled sd, as in the paper. Filled: significant, paired test, Bonferroni. "
+            f"Up to {pairs:,} pairs a cell. {note}",
         )
     alt = f"Points by metric for {len(models)} models; {int(data['significant'].sum())} of {len(data)} effects are significant."
     return Drawing("s2", "Effect sizes of fine-tuning", alt, figure, data, inputs, note)
@@ -121,7 +122,8 @@ def s3(correlations: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawi
         heatmap(axes, wide, decimals=2, limits=(-1, 1))
         footnote(
             figure,
-            f"Spearman's rho over generated speeches, n = {span(counts)}; a dash: no spread. {note}",
+            f"Spearman's rho over generated speeches, n = {span(counts)}; a dash: no spread. Raw values: of PPL and Self-BLEU "
+            f"less is better. {note}",
         )
     strongest = (
         correlations[(correlations["first"] != correlations["second"]) & correlations["first"].isin(judge)]["rho"]
@@ -145,7 +147,7 @@ def s4(preference: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing
         axes.axvline(0.5, color=INK, lw=0.8, ls="--")
         axes.set_yticks(range(len(preference)), [f"{r.metric} ({r.n:,})" for r in preference.itertuples()])
         axes.set(
-            xlim=(0, 1),
+            xlim=(-0.03, 1.03),
             ylim=(len(preference) - 0.5, -0.5),
             xlabel=f"P({HUMAN} speech scores better)",
         )
