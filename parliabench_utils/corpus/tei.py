@@ -46,6 +46,7 @@ def read_corpus(
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(ON_ERROR)}")
     stop = on_error == "stop"
     corpus, dropped = open_corpus(Path(root), Path(people) if people else None, stop=stop)
+    pieces: list[pa.Table] = []
     batches: list[pa.RecordBatch] = []
     unlisted: list[str] = []
     seen = _Seen()
@@ -57,11 +58,14 @@ def read_corpus(
             dropped.append({"id": path.name, "rule": "unreadable file", "text": str(error)})
             continue
         batches.append(outcome.rows)
+        if len(batches) == FILES_A_PIECE:
+            pieces.append(_joined(batches))
+            batches.clear()
         dropped += outcome.dropped
         unlisted += outcome.unlisted
     if unlisted:
         logger.warning("%d utterances are by nobody whom the corpus lists; the first: %s", len(unlisted), unlisted[0])
-    frame = _to_frame(batches)
+    frame = _to_frame([*pieces, _joined(batches)])
     frame.attrs = {
         "dropped": dropped,
         "unlisted": unlisted,
@@ -142,14 +146,16 @@ def _to_batch(rows: list[tuple]) -> "pa.RecordBatch":
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _to_frame(batches: "list[pa.RecordBatch]") -> "pd.DataFrame":
-    """Return the rows of `batches`, which is emptied: a frame in thousands of pieces is slow, and joining all at once doubles it."""
+def _joined(batches: "list[pa.RecordBatch]") -> "pa.Table":
+    """The rows of many files in one piece: a frame in thousands of pieces is slow, and the small ones leave holes in the memory."""
     import pyarrow as pa
 
-    pieces = [pa.Table.from_batches([], schema=_schema())]
-    while batches:
-        pieces.append(pa.Table.from_batches(batches[:FILES_A_PIECE]).combine_chunks())
-        del batches[:FILES_A_PIECE]
+    return pa.Table.from_batches(batches, schema=_schema()).combine_chunks()
+
+
+def _to_frame(pieces: "list[pa.Table]") -> "pd.DataFrame":
+    import pyarrow as pa
+
     table = pa.concat_tables(pieces)
     lists = {name: table[name].to_pylist() for name in LIST_COLUMNS}
     return table.drop_columns(list(LIST_COLUMNS)).to_pandas(date_as_object=False).assign(**lists)[list(COLUMNS)]
