@@ -170,11 +170,11 @@ figure = draw_dataset(kept)
 # (one training speech has at least half of its runs of eight words), a speech of the same debate, speaker or day.
 
 # %%
-from parliabench_utils.corpus.dataset import SPLITS
-from parliabench_utils.corpus.dataset import split as split_speeches
+from parliabench_utils.corpus.dataset import every_split
 from parliabench_utils.corpus.leaks import leak_table
 
-divided = {by: split_speeches(kept, p.train_share, by, p.seed) for by in SPLITS}
+divided, impossible = every_split(kept, p.train_share, p.seed)
+print(*impossible, sep="\n")
 leaks = leak_table(kept, divided, p.near_copy)
 leaks.style.format("{:.1%}", subset=leaks.columns[2:])
 

@@ -102,7 +102,7 @@ def _reasons(frame: "pd.DataFrame", rules: KeepRules) -> "pd.Series":
         (frame["party_code"].isna(), "affiliation unknown"),
         (frame["party_code"].isin(PRESIDING), "presiding officer"),
         (frame["section"].isna(), "no section"),
-        (frame["section"].str.casefold().isin(excluded), "section excluded"),
+        (frame["section"].astype("string").str.casefold().isin(excluded), "section excluded"),
         (frame["n_words"] <= rules.min_words, "too short"),
         (frame["n_words"] >= rules.max_words, "too long"),
     ]
@@ -135,6 +135,19 @@ def split(kept: "pd.DataFrame", share: float, by: str, seed: int) -> tuple["pd.D
             f"split {by} into {share:.0%} and the rest: {len(order)} groups in {len(kept)} speeches cannot be parted so"
         )
     return kept[in_train].reset_index(drop=True), kept[~in_train].reset_index(drop=True)
+
+
+def every_split(
+    kept: "pd.DataFrame", share: float, seed: int
+) -> tuple[dict[str, tuple["pd.DataFrame", "pd.DataFrame"]], list[str]]:
+    """Return (train, test) of each of `SPLITS` that can be made, and why the others cannot (a corpus of one day, say)."""
+    divided, impossible = {}, []
+    for by in SPLITS:
+        try:
+            divided[by] = split(kept, share, by, seed)
+        except ValueError as error:
+            impossible.append(str(error))
+    return divided, impossible
 
 
 def _groups(kept: "pd.DataFrame", by: str) -> "pd.Series":

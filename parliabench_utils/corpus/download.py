@@ -161,6 +161,9 @@ def unpack(archive: Path, folder: Path) -> None:
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         shutil.rmtree(folder)
         raise FetchError(f"{archive} cannot be unpacked ({error}); delete it and fetch it again") from error
+    if next(folder.glob("**/*.xml"), None) is None:
+        shutil.rmtree(folder)
+        raise FetchError(f"{archive} holds no TEI file; delete it and fetch it again")
 
 
 def _wanted(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

@@ -48,13 +48,21 @@ def _debates(files: Iterable[Path]) -> "Iterator[etree._Element]":
 
 
 def most_travelled(people: dict[str, Person], speaker_ids: "pd.Series") -> Person:
-    """Return the speaker with the most different parties, of several the one with the most spells (then by id)."""
+    """Return the speaker with the most different parties, of several the one with the most spells (then by id).
+
+    ValueError where the corpus lists none of the speakers.
+    """
 
     def key(identity: str) -> tuple[int, int, str]:
         spells = [item for item in people[identity].affiliations if item.to_party]
         return len({item.ref for item in spells}), len(spells), identity
 
-    return people[max((name for name in speaker_ids.dropna().unique() if name in people), key=key)]
+    known = [name for name in speaker_ids.dropna().unique() if name in people]
+    if not known:
+        raise ValueError(
+            f"{len(speaker_ids):,} utterances, none by a person whom the corpus lists: is the list of persons the corpus's own?"
+        )
+    return people[max(known, key=key)]
 
 
 def spells(person: Person) -> "pd.DataFrame":

@@ -43,7 +43,7 @@ class Corpus:
 
 def open_corpus(root: Path, people: Path | None = None, stop: bool = True) -> tuple[Corpus, list[dict]]:
     """Return the corpus under `root` (file or folder) and the includes that were set aside (with stop=False)."""
-    root_file = find_root(root) if people is None else people
+    root_file = find_root(people or root)
     tree = read_xml(root_file)
     corpus_id = tree.get(XML_ID) or root_file.stem
     dropped: list[dict] = []
@@ -55,7 +55,7 @@ def open_corpus(root: Path, people: Path | None = None, stop: bool = True) -> tu
     persons = read_people(lists, {key: item.role for key, item in organisations.items()})
     files = _day_files(root) if people else _included_files(tree, root_file, stop, dropped)
     if not files and not dropped:
-        raise CorpusError(root_file, None, "lists no sitting files")
+        raise CorpusError(root_file, None, "lists no sitting files (of one day's file, give the root or the folder)")
     topics = CAP_TOPICS | _read_topics([element for element, _ in lists])
     header = f"{TEI}teiHeader/{TEI}fileDesc"
     title = one_line(tree.findtext(f"{header}/{TEI}titleStmt/{TEI}title") or corpus_id)
@@ -83,9 +83,8 @@ def find_root(root: Path) -> Path:
         raise CorpusError(root, None, f"holds several corpus roots ({names}); give the root file itself")
     if next(root.glob("**/*.xml"), None) is None:
         raise CorpusError(root, None, "holds no XML files")
-    raise CorpusError(
-        root, None, "holds no corpus root (a teiCorpus element); give one that lists its people with people="
-    )
+    hint = "put the corpus's root beside its days, or in Python read_corpus(folder, people=ROOT)"
+    raise CorpusError(root, None, f"holds no corpus root (a teiCorpus element, which lists the people); {hint}")
 
 
 def _is_root(path: Path) -> bool:

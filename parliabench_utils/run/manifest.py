@@ -211,8 +211,20 @@ def _require(stage: str, inputs: list[Path], folder: Path) -> None:
     missing = [path for path in inputs if not path.exists() or (stage == "01_ingest" and _is_no_corpus(path))]
     if not missing:
         return
-    lines = [f"{provenance.name_in_manifest(path, folder)} ({_remedy(stage, path, folder)})" for path in missing]
+    lines = [f"{_shown(path, folder)}{_fault(path)} ({_remedy(stage, path, folder)})" for path in missing]
     raise FileNotFoundError(f"{stage}: missing input: {'; '.join(lines)}")
+
+
+def _shown(path: Path, folder: Path) -> Path | str:
+    """The run's and the project's own paths short, any other in full."""
+    near = path.is_relative_to(folder) or path.is_relative_to(provenance.project_root())
+    return provenance.name_in_manifest(path, folder) if near else path
+
+
+def _fault(path: Path) -> str:
+    if not path.exists():
+        return ""
+    return " is no XML file (an archive?)" if path.is_file() else " holds no XML file"
 
 
 def _is_no_corpus(path: Path) -> bool:

@@ -15,6 +15,7 @@ from parliabench_utils.corpus.dataset import (
     KeepRules,
     debate_of,
     drop_without_topic,
+    every_split,
     human_rows,
     keep_speeches,
     repair,
@@ -323,3 +324,15 @@ def test_the_files_load_as_the_card_says(tmp_path, monkeypatch):
     for config, splits in {"speeches": {"train", "test"}, "prompts": {"train"}, "references": {"train"}}.items():
         assert set(load_dataset(str(folder), config, cache_dir=str(tmp_path / "cache"))) == splits
     assert load_dataset(str(folder), "prompts", cache_dir=str(tmp_path / "cache"))["train"].num_rows == len(prompts)
+
+
+def test_a_split_that_cannot_be_made_is_named_and_the_others_are_there():
+    rows = speeches(60).assign(date="2020-01-01")
+    divided, impossible = every_split(rows, 0.8, 1)
+    assert set(divided) == {"random", "by-debate", "by-speaker"}
+    assert len(impossible) == 1 and "split by-date" in impossible[0]
+
+
+def test_a_corpus_without_headings_is_dropped_by_name():
+    with pytest.raises(ValueError, match="no section 60"):
+        keep_speeches(speeches(60).assign(section=float("nan")), KeepRules(min_speeches=1))
