@@ -46,6 +46,19 @@ def peak_memory_mib() -> float:
     return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
 
 
+def memory_added(way: Callable[[], object]) -> float:
+    """MiB that `way` needs at its peak beyond what the process holds before it (Linux, which can set the peak back)."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+    before = _status("VmRSS")
+    way()
+    return (_status("VmHWM") - before) / 1024
+
+
+def _status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(key + ":"))
+
+
 def in_own_process(module: str, *arguments: str) -> str:
     """Standard output of `python -m MODULE ARGUMENTS`: peak memory is a process's, so each way that is weighed needs its own."""
     return subprocess.run([sys.executable, "-m", module, *arguments], check=True, capture_output=True, text=True).stdout

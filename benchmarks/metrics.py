@@ -11,12 +11,21 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import public_metrics
-from benchmarks.measure import alternate, in_own_process, machine, markdown_table, peak_memory_mib, versions
+from benchmarks.measure import (
+    alternate,
+    in_own_process,
+    machine,
+    markdown_table,
+    memory_added,
+    peak_memory_mib,
+    versions,
+)
 
 THREADS = 2
 MINILM = "all-MiniLM-L6-v2"
@@ -155,9 +164,7 @@ def perplexity_memory(who: str) -> float:
     model, tokenizer, _ = load_language_model("smollm2-135m")
     way = {"ours": perplexity, "theirs": public_metrics.perplexity_padded}[who]
     way(texts[:1], model, tokenizer)
-    before = peak_memory_mib()
-    way(texts, model, tokenizer)
-    return peak_memory_mib() - before
+    return memory_added(lambda: way(texts, model, tokenizer))
 
 
 def alignment_row() -> Iterator[dict]:
@@ -244,7 +251,11 @@ def main(arguments: list[str]) -> None:
     print(f"{machine()}; {versions('torch', 'transformers', 'bert-score', 'nltk', 'POT')}\n")
     if arguments == ["memory"]:
         return memory_table()
-    print(markdown_table([line for name in arguments or ROWS for line in ROWS[name]()]))
+    lines = []
+    for line in chain.from_iterable(ROWS[name]() for name in arguments or ROWS):
+        print(line, file=sys.stderr, flush=True)  # a run that is stopped has not lost what it measured
+        lines.append(line)
+    print(markdown_table(lines))
     return None
 
 
