@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ON_ERROR = ("stop", "quarantine")
-FILES_A_PIECE = 128
+FILES_A_GROUP = 128  # whose rows become one piece of the table
 logger = logging.getLogger(__name__)
 
 
@@ -47,25 +47,26 @@ def read_corpus(
     stop = on_error == "stop"
     corpus, dropped = open_corpus(Path(root), Path(people) if people else None, stop=stop)
     pieces: list[pa.Table] = []
-    batches: list[pa.RecordBatch] = []
     unlisted: list[str] = []
     seen = _Seen()
-    for path, outcome in _read_files(corpus, workers):
-        error = outcome if isinstance(outcome, CorpusError) else seen.clash(path, outcome, corpus.corpus_id)
-        if error and stop:
-            raise error
-        if error:
-            dropped.append({"id": path.name, "rule": "unreadable file", "text": str(error)})
-            continue
-        batches.append(outcome.rows)
-        if len(batches) == FILES_A_PIECE:
-            pieces.append(_joined(batches))
-            batches.clear()
-        dropped += outcome.dropped
-        unlisted += outcome.unlisted
+    for paths, (outcomes, rows) in _read_groups(corpus, workers):
+        start, kept = 0, []
+        for path, outcome in zip(paths, outcomes, strict=True):
+            broken = isinstance(outcome, CorpusError)
+            error = outcome if broken else seen.clash(path, outcome, corpus.corpus_id)
+            if error and stop:
+                raise error
+            if error:
+                dropped.append({"id": path.name, "rule": "unreadable file", "text": str(error)})
+            else:
+                kept.append(rows.slice(start, len(outcome.ids)))
+                dropped += outcome.dropped
+                unlisted += outcome.unlisted
+            start += 0 if broken else len(outcome.ids)
+        pieces += [rows] if len(kept) == len(paths) else kept
     if unlisted:
         logger.warning("%d utterances are by nobody whom the corpus lists; the first: %s", len(unlisted), unlisted[0])
-    frame = _to_frame([*pieces, _joined(batches)])
+    frame = _to_frame(pieces)
     frame.attrs = {
         "dropped": dropped,
         "unlisted": unlisted,
@@ -80,9 +81,8 @@ def read_corpus(
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What came of one file, compact enough to be kept and to be handed from process to process."""
+    """What came of one file beside its rows; compact enough to be handed from process to process."""
 
-    rows: "pa.RecordBatch"
     ids: list[str]
     day: date
     house: str | None
@@ -90,31 +90,45 @@ class _Outcome:
     unlisted: list[str]
 
 
-def _read_files(corpus: Corpus, workers: int) -> Iterator[tuple[Path, _Outcome | CorpusError]]:
-    """Yield (path, what came of it) for each file in order, whatever the number of processes."""
+_Group = tuple[list[_Outcome | CorpusError], "pa.Table"]  # one outcome a file, and the rows of those that could be read
+
+
+def _read_groups(corpus: Corpus, workers: int) -> Iterator[tuple[list[Path], _Group]]:
+    """Yield (paths, what came of them) for groups of files in order, whatever the number of processes."""
     workers = min(workers, len(corpus.files), os.cpu_count() or 1)  # more only fill the memory
     if workers <= 1:
-        yield from zip(corpus.files, map(partial(_read_one, corpus), corpus.files), strict=True)
+        groups = _cut(corpus.files, FILES_A_GROUP)
+        yield from zip(groups, map(partial(_read_group, corpus), groups), strict=True)
         return
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     # spawn: a notebook's process has threads (torch, pyarrow), and a forked copy of their locks can hang.
-    size = max(1, min(16, len(corpus.files) // (4 * workers)))
+    groups = _cut(corpus.files, max(1, min(16, len(corpus.files) // (4 * workers))))
     pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_start_worker, initargs=(corpus,))
     try:
-        yield from zip(corpus.files, pool.map(_read_in_worker, corpus.files, chunksize=size), strict=True)
+        yield from zip(groups, pool.map(_read_in_worker, groups), strict=True)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _read_one(corpus: Corpus, path: Path) -> _Outcome | CorpusError:
-    try:
-        here = read_sitting(path, corpus)
-    except CorpusError as error:
-        return error
-    ids = [row[0] for row in here.rows]
-    return _Outcome(_to_batch(here.rows), ids, here.day, here.house, here.dropped, here.unlisted)
+def _cut(files: list[Path], size: int) -> list[list[Path]]:
+    return [files[start : start + size] for start in range(0, len(files), size)]
+
+
+def _read_group(corpus: Corpus, paths: list[Path]) -> _Group:
+    outcomes: list[_Outcome | CorpusError] = []
+    batches = []
+    for path in paths:
+        try:
+            here = read_sitting(path, corpus)
+        except CorpusError as error:
+            outcomes.append(error)
+            continue
+        batches.append(_to_batch(here.rows))
+        ids = [row[0] for row in here.rows]
+        outcomes.append(_Outcome(ids, here.day, here.house, here.dropped, here.unlisted))
+    return outcomes, _joined(batches)
 
 
 _worker_corpus: Corpus | None = None
@@ -125,8 +139,8 @@ def _start_worker(corpus: Corpus) -> None:
     _worker_corpus = corpus
 
 
-def _read_in_worker(path: Path) -> _Outcome | CorpusError:
-    return _read_one(_worker_corpus, path)
+def _read_in_worker(paths: list[Path]) -> _Group:
+    return _read_group(_worker_corpus, paths)
 
 
 def _schema() -> "pa.Schema":
@@ -156,7 +170,7 @@ def _joined(batches: "list[pa.RecordBatch]") -> "pa.Table":
 def _to_frame(pieces: "list[pa.Table]") -> "pd.DataFrame":
     import pyarrow as pa
 
-    table = pa.concat_tables(pieces)
+    table = pa.concat_tables([pa.Table.from_batches([], schema=_schema()), *pieces])
     lists = {name: table[name].to_pylist() for name in LIST_COLUMNS}
     return table.drop_columns(list(LIST_COLUMNS)).to_pandas(date_as_object=False).assign(**lists)[list(COLUMNS)]
 
