@@ -71,7 +71,7 @@ from parliabench_utils.corpus import read_corpus
 
 pd.set_option("display.max_colwidth", 200)
 speeches = read_corpus(folder, workers=p.workers, on_error=p.on_error)
-dropped, unlisted = speeches.attrs.pop("dropped"), speeches.attrs.pop("unlisted")
+dropped, unlisted, not_listed = (speeches.attrs.pop(key) for key in ("dropped", "unlisted", "not_listed"))
 set_aside = [row["text"] for row in dropped if row["rule"] == "unreadable file"]
 empty = len(dropped) - len(set_aside)
 print(
@@ -87,6 +87,7 @@ in_files = sum(path.read_bytes().count(b"<u ") for path in source.files)
 print(f"{in_files:,} <u> elements in {len(source.files):,} files; {len(speeches):,} rows, {empty} empty ones dropped")
 print(f"{len(set_aside)} file{'s' * (len(set_aside) != 1)} set aside", *set_aside, sep="\n  ")
 print(f"{len(unlisted)} utterances by nobody whom the corpus lists", *unlisted[:5], sep="\n  ")
+print(f"{len(not_listed)} day files that the root does not list, not read", *not_listed[:5], sep="\n  ")
 
 # %% [markdown]
 # A file that cannot be read stops this notebook with its name and line; with `on_error="quarantine"` it is set aside and named
@@ -237,6 +238,7 @@ print(f"words: {speeches['n_words'].sum():,} read, {clean['n_words'].sum():,} ke
 run.note("dropped", removals["rule"].value_counts().to_dict())
 run.note("files_set_aside", set_aside)
 run.note("unlisted_speakers", len(unlisted))
+run.note("files_not_listed", not_listed)
 run.note("kinds", clean["kind"].value_counts().to_dict())
 run.note("affiliation_rules", clean["affiliation_rule"].value_counts().to_dict())
 run.note("corpus", {key: speeches.attrs[key] for key in ("corpus_id", "orientation_source", "n_files")})

@@ -39,6 +39,7 @@ class Corpus:
     orientation_source: str
     title: str
     edition: str
+    not_listed: list[str]  # day files that lie there, but that the root does not include
 
 
 def open_corpus(root: Path, people: Path | None = None, stop: bool = True) -> tuple[Corpus, list[dict]]:
@@ -60,7 +61,8 @@ def open_corpus(root: Path, people: Path | None = None, stop: bool = True) -> tu
     header = f"{TEI}teiHeader/{TEI}fileDesc"
     title = one_line(tree.findtext(f"{header}/{TEI}titleStmt/{TEI}title") or corpus_id)
     edition = one_line(tree.findtext(f"{header}/{TEI}editionStmt/{TEI}edition") or "unknown")
-    return Corpus(corpus_id, files, persons, organisations, topics, source, title, edition), dropped
+    not_listed = [] if people else _not_listed(root_file, files)
+    return Corpus(corpus_id, files, persons, organisations, topics, source, title, edition, not_listed), dropped
 
 
 def find_root(root: Path) -> Path:
@@ -111,6 +113,14 @@ def _included_files(tree: etree._Element, root_file: Path, stop: bool, dropped: 
         if path != itself and not path.name.endswith(".ana.xml"):
             files[path] = None
     return list(files)
+
+
+def _not_listed(root_file: Path, files: list[Path]) -> list[str]:
+    """Names of the root's own day files, beside it or in year folders, that are not among `files`."""
+    folder, listed = root_file.parent, set(files)
+    found = [*folder.glob(f"{root_file.stem}_*.xml"), *folder.glob(f"[0-9][0-9][0-9][0-9]/{root_file.stem}_*.xml")]
+    days = [path for path in found if _has_date(path.name) and not path.name.endswith(".ana.xml")]
+    return sorted(path.name for path in days if path.resolve() not in listed)
 
 
 def _day_files(root: Path) -> list[Path]:

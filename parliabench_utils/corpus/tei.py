@@ -39,8 +39,8 @@ def read_corpus(
     `workers` processes share the files; rows and their order do not depend on it. A file that cannot be read raises CorpusError
     with its name and line, or with `on_error="quarantine"` is set aside. `DataFrame.attrs` holds `dropped` (a list of
     `{"id", "rule", "text"}`, files set aside have the rule `unreadable file`), `unlisted` (a line for each utterance of a
-    speaker whom no list knows; its row is there, without a party), `corpus_id`, `title`, `edition`,
-    `orientation_source` and `n_files`.
+    speaker whom no list knows; its row is there, without a party), `not_listed` (day files that the root does not include, which
+    are not read), `corpus_id`, `title`, `edition`, `orientation_source` and `n_files`.
     """
     if on_error not in ON_ERROR:
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(ON_ERROR)}")
@@ -66,10 +66,17 @@ def read_corpus(
         pieces += [rows] if len(kept) == len(paths) else kept
     if unlisted:
         logger.warning("%d utterances are by nobody whom the corpus lists; the first: %s", len(unlisted), unlisted[0])
+    if corpus.not_listed:
+        logger.warning(
+            "%d day files are not in the root's list and not read; the first: %s",
+            len(corpus.not_listed),
+            corpus.not_listed[0],
+        )
     frame = _to_frame(pieces)
     frame.attrs = {
         "dropped": dropped,
         "unlisted": unlisted,
+        "not_listed": corpus.not_listed,
         "corpus_id": corpus.corpus_id,
         "title": corpus.title,
         "edition": corpus.edition,
@@ -100,14 +107,26 @@ def _read_groups(corpus: Corpus, workers: int) -> Iterator[tuple[list[Path], _Gr
         groups = _cut(corpus.files, FILES_A_GROUP)
         yield from zip(groups, map(partial(_read_group, corpus), groups), strict=True)
         return
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing import get_context
 
-    # spawn: a notebook's process has threads (torch, pyarrow), and a forked copy of their locks can hang.
     groups = _cut(corpus.files, max(1, min(16, len(corpus.files) // (4 * workers))))
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_start_worker, initargs=(corpus,))
+    # spawn: a notebook's process has threads (torch, pyarrow), and a forked copy of their locks can hang.
+    pool = ProcessPoolExecutor(workers - 1, get_context("spawn"), initializer=_start_worker, initargs=(corpus,))
     try:
-        yield from zip(groups, pool.map(_read_in_worker, groups), strict=True)
+        asked: dict[int, Future] = {}
+        own: dict[int, _Group] = {}
+        first, last = 0, len(groups)  # groups[first:last] nobody has begun
+        for i, group in enumerate(groups):
+            while True:
+                while first < min(last, i + 3 * workers):
+                    asked[first] = pool.submit(_read_in_worker, groups[first])
+                    first += 1
+                if i in own or asked[i].done() or first == last:
+                    break
+                last -= 1  # this process reads too, from the end
+                own[last] = _read_group(corpus, groups[last])
+            yield group, own.pop(i) if i in own else asked.pop(i).result()
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -98,6 +98,17 @@ def test_a_speaker_whom_no_list_knows_is_reported_with_the_line(corpus, caplog):
     assert len(caplog.messages) == 1 and f"{DAY}.xml:3" in caplog.text
 
 
+def test_a_day_file_that_the_root_does_not_list_is_named(corpus, caplog):
+    folder = corpus({DAY: debate(u(1, "One."))})
+    stray = DAY.replace("05", "06") + ".xml"
+    (folder / stray).write_text((folder / f"{DAY}.xml").read_text())
+    with caplog.at_level(logging.WARNING):
+        frame = read_corpus(folder)
+    assert frame["speech_id"].tolist() == ["u1"]
+    assert frame.attrs["not_listed"] == [stray]
+    assert f"not read; the first: {stray}" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("href", "message"),
     [
