@@ -83,7 +83,7 @@ def through_a_server() -> list[dict]:
     try:
         _wait_for(f"http://127.0.0.1:{port}/v1/models")
         model = read_model_spec("smollm2-135m").model_copy(update={"id": folder})
-        spec = FREE.model_copy(update={"engine": "server", "model": model, "max_new_tokens": 1})
+        spec = FREE.model_copy(update={"engine": "server", "model": model, "max_new_tokens": 2})
         engine = ServerEngine(spec, f"http://127.0.0.1:{port}/v1")
         by_speech = [judge_prompts(SPEC, speech(number)) for number in range(4)]
         together = [q for prompts in by_speech for q in prompts]

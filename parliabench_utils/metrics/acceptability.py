@@ -117,20 +117,15 @@ class Acceptability:
         return longer_than(sentences, _lower_layers(self.encoder)[0], LIMIT)
 
 
-def features(sentences: Sequence[str], encoder: str = "all-MiniLM-L6-v2", batch_size: int | None = None) -> np.ndarray:
+def features(sentences: Sequence[str], encoder: str = "all-MiniLM-L6-v2") -> np.ndarray:
     """float64 (n_sentences, 1920 for MiniLM): mean hidden state of layers 1-3, mean |difference of neighbours| of 1-2."""
     import torch
 
-    from parliabench_utils.models.encoders import clean, texts_at_once
+    from parliabench_utils.models.encoders import padded_batches
 
     tokenizer, model = _lower_layers(encoder)
-    batch_size = batch_size or texts_at_once()
-    order = sorted(range(len(sentences)), key=lambda i: (len(sentences[i]), sentences[i]))
     rows: dict[int, np.ndarray] = {}
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        texts = [clean(sentences[i]) for i in batch]
-        inputs = tokenizer(texts, padding=True, truncation=True, max_length=LIMIT, return_tensors="pt")
+    for batch, inputs in padded_batches(sentences, tokenizer, LIMIT):
         with torch.inference_mode():
             hidden = model(**inputs, output_hidden_states=True).hidden_states[1:]
         rows |= dict(zip(batch, _pooled(hidden, inputs["attention_mask"]), strict=True))

@@ -15,11 +15,10 @@ import numpy as np
 from parliabench_utils.metrics.acceptability import Acceptability
 from parliabench_utils.models.embeddings import SentenceEncoder
 from parliabench_utils.models.encoders import (
-    clean,
     from_hub,
     longer_than,
+    padded_batches,
     piece_limit,
-    texts_at_once,
     weights_fingerprint,
 )
 
@@ -36,7 +35,7 @@ class CausalGrammar:
     tokenizer: Any
     name: str
     acceptability: Acceptability
-    batch_size: int | None = None  # what suits the machine
+    batch_size: int | None = None  # at most so many sentences; None: what suits the machine
 
     @property
     def signature(self) -> str:
@@ -47,7 +46,7 @@ class CausalGrammar:
         """Loss and logit, two arrays (n_sentences,)."""
         from parliabench_utils.metrics.perplexity import log_likelihoods
 
-        sums, counts = log_likelihoods(sentences, self.model, self.tokenizer, None, self.batch_size or texts_at_once())
+        sums, counts = log_likelihoods(sentences, self.model, self.tokenizer, None, self.batch_size)
         return -sums / counts, self.acceptability.logits(sentences)
 
     def truncated(self, sentences: Sequence[str]) -> np.ndarray:
@@ -66,7 +65,7 @@ class MaskedGrammar:
     masked: str = "bert-base-cased"
     classifier: str = "textattack/bert-base-uncased-CoLA"
     label: int = 1  # "acceptable" in that classifier; others count the other way round
-    batch_size: int | None = None  # what suits the machine
+    batch_size: int | None = None  # at most so many sentences; None: what suits the machine
     classifier_limit: int = 128  # pieces that the classifier reads, as in the published code
 
     @property
@@ -95,14 +94,13 @@ class MaskedGrammar:
         """Loss and logit, two arrays (n_sentences,)."""
 
         def loss(logits: Any, inputs: Any) -> Any:
-            chosen = logits.log_softmax(-1).gather(-1, inputs["input_ids"].unsqueeze(-1)).squeeze(-1)
+            chosen = logits.gather(-1, inputs["input_ids"].unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
             mask = inputs["attention_mask"]
             return (-(chosen * mask).sum(1) / mask.sum(1)).exp()
 
-        batch_size = self.batch_size or texts_at_once()
-        losses = _batched(sentences, *self._masked, piece_limit(*self._masked), batch_size, loss)
+        losses = _batched(sentences, *self._masked, piece_limit(*self._masked), self.batch_size, loss)
         limit = min(self.classifier_limit, piece_limit(*self._classifier))
-        logits = _batched(sentences, *self._classifier, limit, batch_size, lambda logits, _: logits[:, self.label])
+        logits = _batched(sentences, *self._classifier, limit, self.batch_size, lambda logits, _: logits[:, self.label])
         return losses, logits
 
     def truncated(self, sentences: Sequence[str]) -> np.ndarray:
@@ -119,16 +117,13 @@ def _load(kind: Any, name: str, **settings: Any) -> tuple[Any, Any]:
     return from_hub(AutoTokenizer, name), model
 
 
-def _batched(sentences: Sequence[str], tokenizer: Any, model: Any, limit: int, batch_size: int, value: Any):
-    """`value(logits, inputs)` of all sentences, float64 (n_sentences,); sentences of like length share a batch."""
+def _batched(sentences: Sequence[str], tokenizer: Any, model: Any, limit: int, at_most: int | None, value: Any):
+    """`value(logits, inputs)` of all sentences, float64 (n_sentences,)."""
     import torch
 
-    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     values = np.empty(len(sentences))
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        texts = [clean(sentences[i]) for i in batch]
-        inputs = tokenizer(texts, padding=True, truncation=True, max_length=limit, return_tensors="pt").to(model.device)
+    for batch, inputs in padded_batches(sentences, tokenizer, limit, at_most):
+        inputs = inputs.to(model.device)
         with torch.inference_mode():
             values[batch] = value(model(**inputs).logits, inputs).double().cpu().numpy()
     return values

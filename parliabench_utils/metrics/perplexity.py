@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from parliabench_utils.models.encoders import batches_by_length
+
 WINDOW, STRIDE = 1024, 512  # GPT-2's context; half of it is the least that a token in a later window sees
 POSITIONS_AT_ONCE = 128  # rows of logits that exist at a time: 128 x 50,257 float32 are 26 MB
 TEXTS_AT_ONCE = 512  # whose tokens exist at a time, so that memory does not grow with the number of speeches
@@ -58,7 +60,7 @@ def start_token(tokenizer: Any) -> int | None:
 
 
 def perplexity(
-    texts: Sequence[str | None], model: Any, tokenizer: Any, max_words: int | None = 512, batch_size: int = 8
+    texts: Sequence[str | None], model: Any, tokenizer: Any, max_words: int | None = 512, batch_size: int | None = None
 ) -> np.ndarray:
     """exp of the mean negative log-likelihood a token, shape (n_speeches,), from 1 up; NaN where no token is predicted.
 
@@ -69,7 +71,7 @@ def perplexity(
 
 
 def log_likelihoods(
-    texts: Sequence[str | None], model: Any, tokenizer: Any, max_words: int | None = 512, batch_size: int = 8
+    texts: Sequence[str | None], model: Any, tokenizer: Any, max_words: int | None = 512, batch_size: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of each text: the natural log-likelihood of its tokens, float64 (n_speeches,), and how many they are, (n_speeches,).
 
@@ -122,22 +124,21 @@ def token_log_probs(
     texts: Sequence[str],
     model: Any,
     tokenizer: Any,
-    batch_size: int = 8,
+    batch_size: int | None = None,
     window: int = WINDOW,
     stride: int = STRIDE,
 ) -> list[np.ndarray]:
     """Natural log-probability of every token of every text, float64 arrays; empty where there is nothing to predict.
 
-    Texts of like length share a batch, padded on the right with a mask; only the predicted tokens' values are kept.
+    Texts of like length share a batch (at most `batch_size`; None: what suits the machine), padded on the right with a
+    mask; only the predicted tokens' values are kept.
     """
     bos = start_token(tokenizer)
     ids = [_encode(text, tokenizer, bos) for text in texts]
     size = min(window, getattr(model.config, "max_position_embeddings", window))
     parts = [(row, *part) for row, seq in enumerate(ids) for part in windows(len(seq) - 1, size, min(stride, size))]
-    order = sorted(range(len(parts)), key=lambda i: (parts[i][2] - parts[i][1], parts[i][0]))
     found: dict[int, np.ndarray] = {}
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
+    for batch in batches_by_length([end - begin for _, begin, end, _ in parts], batch_size):
         scored = _forward([ids[parts[i][0]][parts[i][1] : parts[i][2] + 1] for i in batch], model, tokenizer)
         found |= {i: values[len(values) - parts[i][3] :] for i, values in zip(batch, scored, strict=True)}
     pieces: list[list[np.ndarray]] = [[] for _ in texts]

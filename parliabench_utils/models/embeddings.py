@@ -21,13 +21,13 @@ import numpy as np
 from parliabench_utils.models.embedding_cache import EmbeddingCache, text_key
 from parliabench_utils.models.encoders import (
     PACKAGED,
+    batches_by_length,
     clean,
     cut_layers,
     encoder_folder,
     load_encoder,
     piece_limit,
     require_mean_pooling,
-    texts_at_once,
     unit_rows,
     with_specials,
 )
@@ -169,7 +169,7 @@ class TokenEncoder:
         self, name: str = "all-MiniLM-L6-v2", layer: int = -1, batch_size: int | None = None, keep_mb: int = 512
     ):
         self.name, self.layer, self.keep_mb = name, layer, keep_mb
-        self.batch_size = batch_size or texts_at_once()
+        self.batch_size = batch_size
         self._kept: OrderedDict[str, Tokens] = OrderedDict()
         self._bytes = 0
 
@@ -214,10 +214,11 @@ class TokenEncoder:
     def encode(self, texts: Sequence[str | None]) -> list[Tokens]:
         """A `Tokens` for each text; an empty text has the special pieces only."""
         cleaned = [clean(text) for text in texts]
-        missing = sorted({text for text in cleaned if text not in self._kept}, key=lambda text: (len(text), text))
+        missing = sorted({text for text in cleaned if text not in self._kept})
+        ids = [with_specials(self._loaded[0], self.pieces(text)) for text in missing]
         fresh: dict[str, Tokens] = {}
-        for start in range(0, len(missing), self.batch_size):
-            fresh |= self._forward(missing[start : start + self.batch_size])
+        for batch in batches_by_length([len(row) for row in ids], self.batch_size):
+            fresh |= self._forward([missing[i] for i in batch], [ids[i] for i in batch])
         found = {text: fresh[text] if text in fresh else self._kept[text] for text in cleaned}
         self._keep(found)
         return [found[text] for text in cleaned]
@@ -228,11 +229,10 @@ class TokenEncoder:
             self._loaded[0](self._prefix + text, add_special_tokens=False, verbose=False)["input_ids"] if text else []
         )
 
-    def _forward(self, texts: list[str]) -> dict[str, Tokens]:
+    def _forward(self, texts: list[str], ids: list[list[int]]) -> dict[str, Tokens]:
         import torch
 
         tokenizer, model, _ = self._loaded
-        ids = [with_specials(tokenizer, self.pieces(text)) for text in texts]
         inputs = tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(model.device)
         with torch.inference_mode():
             hidden = model(**inputs).last_hidden_state.float().cpu().numpy()

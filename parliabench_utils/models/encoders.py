@@ -8,7 +8,7 @@ Used by `embeddings.py` and the metrics that read models: perplexity, GRUEN's gr
 import hashlib
 import importlib.util
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ PACKAGED = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),
 }
+
+PIECES_AT_ONCE = {"cpu": 512, "gpu": 16384}
 
 
 def clean(text: str | None) -> str:
@@ -88,11 +90,31 @@ def weights_fingerprint(name: Path | str, model: Any) -> str:
     return (getattr(model.config, "_commit_hash", None) or "unknown")[:12]
 
 
-def texts_at_once() -> int:
-    """A batch's size: on a CPU few texts of like length are quickest (4 against 32: three times), a GPU wants many."""
+def batches_by_length(lengths: Sequence[int], at_most: int | None = None) -> list[list[int]]:
+    """Positions of texts with these lengths in pieces, short ones first, in batches of at most `at_most` texts.
+
+    A batch padded to its longest text stays within the pieces that the machine reads best: on a CPU few (what the
+    layers make of them then stays in its caches), on a GPU many.
+    """
     from parliabench_utils.models.loading import default_device
 
-    return 4 if default_device() == "cpu" else 32
+    most = PIECES_AT_ONCE["cpu" if default_device() == "cpu" else "gpu"]
+    batches: list[list[int]] = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # stable: equal lengths keep their order
+        n = len(batches[-1]) + 1 if batches else 0
+        if not n or n * lengths[i] > most or (at_most and n > at_most):
+            batches.append([])
+        batches[-1].append(i)
+    return batches
+
+
+def padded_batches(
+    texts: Sequence[str | None], tokenizer: Any, limit: int, at_most: int | None = None
+) -> Iterator[tuple[list[int], Any]]:
+    """The texts' positions and padded inputs, batch by batch (see `batches_by_length`); a text is cut at `limit` pieces."""
+    ids = tokenizer([clean(text) for text in texts], truncation=True, max_length=limit)["input_ids"] if texts else []
+    for batch in batches_by_length([len(row) for row in ids], at_most):
+        yield batch, tokenizer.pad({"input_ids": [ids[i] for i in batch]}, return_tensors="pt")
 
 
 def piece_limit(tokenizer: Any, model: Any, at_most: int = 512) -> int:
