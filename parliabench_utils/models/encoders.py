@@ -26,7 +26,8 @@ PACKAGED = {
     ),
 }
 
-PIECES_AT_ONCE = {"cpu": 512, "gpu": 16384}
+# Measured on two cores: 512 is quicker than 1,024 and 2,048. A masked model's logits of 8,192 pieces take 1 GB of a GPU.
+PIECES_AT_ONCE = {"cpu": 512, "gpu": 8192}
 
 
 def clean(text: str | None) -> str:
@@ -101,10 +102,11 @@ def batches_by_length(lengths: Sequence[int], at_most: int | None = None) -> lis
     most = PIECES_AT_ONCE["cpu" if default_device() == "cpu" else "gpu"]
     batches: list[list[int]] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # stable: equal lengths keep their order
-        n = len(batches[-1]) + 1 if batches else 0
-        if not n or n * lengths[i] > most or (at_most and n > at_most):
-            batches.append([])
-        batches[-1].append(i)
+        n = len(batches[-1]) + 1 if batches else 1
+        if batches and n * lengths[i] <= most and n <= (at_most or n):
+            batches[-1].append(i)
+        else:
+            batches.append([i])
     return batches
 
 

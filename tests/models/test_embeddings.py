@@ -7,7 +7,7 @@ import pytest
 
 from parliabench_utils.models.embedding_cache import EmbeddingCache, text_key
 from parliabench_utils.models.embeddings import SentenceEncoder, TokenEncoder
-from parliabench_utils.models.encoders import encoder_folder, load_encoder
+from parliabench_utils.models.encoders import batches_by_length, encoder_folder, load_encoder
 
 LONG = "The Minister will know that the bus does not come on Sundays. " * 60
 
@@ -174,3 +174,10 @@ def test_what_is_wrong_is_said():
         SentenceEncoder(long_text="half")
     with pytest.raises(OSError, match=r"neither packaged.*hf download no-such-encoder"):
         load_encoder("no-such-encoder")
+
+
+def test_a_batch_is_bounded_in_pieces_and_in_texts():
+    lengths = [500, 3, 700, 3, 250, 3, 250, 1]
+    assert batches_by_length(lengths) == [[7, 1, 3, 5], [4, 6], [0], [2]]
+    assert batches_by_length(lengths, at_most=2) == [[7, 1], [3, 5], [4, 6], [0], [2]]
+    assert batches_by_length([]) == []
