@@ -8,7 +8,8 @@ that many speeches share are encoded once, and one matrix product compares a spe
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -51,32 +52,34 @@ def bertscore(
     usable.sort(key=lambda i: references[i])  # speeches with the same references follow each other
     for start in range(0, len(usable), BLOCK):
         block = usable[start : start + BLOCK]
-        shared = sorted({text for i in block for text in references[i]})
+        texts = sorted({text for i in block for text in (candidates[i], *references[i])})
         seen = (lambda tokens: tokens) if match_specials else without_specials
-        encoded = {text: seen(tokens) for text, tokens in zip(shared, encoder.encode(shared), strict=True)}
-        for i, candidate in zip(block, encoder.encode([candidates[i] for i in block]), strict=True):
-            scores[:, i] = best_match(seen(candidate), [encoded[text] for text in references[i]], weights)
+        encoded = {text: seen(tokens) for text, tokens in zip(texts, encoder.encode(texts), strict=True)}
+        for shared, group in groupby(block, key=lambda i: references[i]):
+            with_all = against([encoded[text] for text in shared], weights)
+            for i in group:
+                scores[:, i] = with_all(encoded[candidates[i]])
     if baseline is not None:
         scores = (scores - baseline) / (1 - baseline)
     return scores[0], scores[1], scores[2]
 
 
-def best_match(candidate: Tokens, references: Sequence[Tokens], idf: dict[int, float] | None) -> np.ndarray:
-    """The highest P, R and F1 over the references, shape (3,)."""
-    starts = np.cumsum([0] + [len(reference.ids) for reference in references])
-    similarity = candidate.vectors @ np.concatenate([reference.vectors for reference in references]).T
-    to_reference = np.maximum.reduceat(similarity, starts[:-1], axis=1)  # (pieces, references): each piece's best match
-    to_candidate = similarity.max(axis=0)  # (all reference pieces,)
-    precision = piece_weights(candidate, idf) @ to_reference
-    recall = np.array(
-        [
-            piece_weights(reference, idf) @ to_candidate[start:end]
-            for reference, start, end in zip(references, starts[:-1], starts[1:], strict=True)
-        ]
-    )
-    both = precision + recall
-    f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both != 0)
-    return np.clip([precision.max(), recall.max(), f1.max()], -1, 1)
+def against(references: Sequence[Tokens], idf: dict[int, float] | None) -> Callable[[Tokens], np.ndarray]:
+    """A function of a candidate: its highest P, R and F1 over the references, shape (3,)."""
+    starts = np.cumsum([0, *(len(reference.ids) for reference in references)])[:-1]
+    vectors = np.concatenate([reference.vectors for reference in references])
+    weights = np.concatenate([piece_weights(reference, idf) for reference in references])
+
+    def best_match(candidate: Tokens) -> np.ndarray:
+        similarity = candidate.vectors @ vectors.T  # (pieces, all reference pieces)
+        to_reference = np.maximum.reduceat(similarity, starts, axis=1)  # (pieces, references): each piece's best match
+        precision = piece_weights(candidate, idf) @ to_reference
+        recall = np.add.reduceat(weights * similarity.max(axis=0), starts)
+        both = precision + recall
+        f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both != 0)
+        return np.clip([precision.max(), recall.max(), f1.max()], -1, 1)
+
+    return best_match
 
 
 def without_specials(tokens: Tokens) -> Tokens:

@@ -19,8 +19,11 @@ from parliabench_utils.models.encoders import (
     longer_than,
     padded_batches,
     piece_limit,
+    read_batches,
     weights_fingerprint,
 )
+
+POSITIONS_AT_ONCE = 32  # over whose logits a sum is taken, so that it stays in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,11 @@ class MaskedGrammar:
 
     def __call__(self, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Loss and logit, two arrays (n_sentences,)."""
+        import torch
 
         def loss(logits: Any, inputs: Any) -> Any:
-            chosen = logits.gather(-1, inputs["input_ids"].unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
+            total = torch.cat([rows.logsumexp(-1) for rows in logits.flatten(0, 1).split(POSITIONS_AT_ONCE)])
+            chosen = logits.gather(-1, inputs["input_ids"].unsqueeze(-1)).squeeze(-1) - total.view(logits.shape[:2])
             mask = inputs["attention_mask"]
             return (-(chosen * mask).sum(1) / mask.sum(1)).exp()
 
@@ -121,11 +126,14 @@ def _batched(sentences: Sequence[str], tokenizer: Any, model: Any, limit: int, a
     """`value(logits, inputs)` of all sentences, float64 (n_sentences,)."""
     import torch
 
-    values = np.empty(len(sentences))
-    for batch, inputs in padded_batches(sentences, tokenizer, limit, at_most):
-        inputs = inputs.to(model.device)
+    def read(part: tuple[list[int], Any]) -> np.ndarray:
+        inputs = part[1].to(model.device)
         with torch.inference_mode():
-            values[batch] = value(model(**inputs).logits, inputs).double().cpu().numpy()
+            return value(model(**inputs).logits, inputs).double().cpu().numpy()
+
+    values, parts = np.empty(len(sentences)), list(padded_batches(sentences, tokenizer, limit, at_most))
+    for (batch, _), found in zip(parts, read_batches(read, parts), strict=True):
+        values[batch] = found
     return values
 
 

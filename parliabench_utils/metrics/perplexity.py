@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from parliabench_utils.models.encoders import batches_by_length
+from parliabench_utils.models.encoders import batches_by_length, read_batches
 
 WINDOW, STRIDE = 1024, 512  # GPT-2's context; half of it is the least that a token in a later window sees
 POSITIONS_AT_ONCE = 128  # rows of logits that exist at a time: 128 x 50,257 float32 are 26 MB
@@ -138,8 +138,10 @@ def token_log_probs(
     size = min(window, getattr(model.config, "max_position_embeddings", window))
     parts = [(row, *part) for row, seq in enumerate(ids) for part in windows(len(seq) - 1, size, min(stride, size))]
     found: dict[int, np.ndarray] = {}
-    for batch in batches_by_length([end - begin for _, begin, end, _ in parts], batch_size):
-        scored = _forward([ids[parts[i][0]][parts[i][1] : parts[i][2] + 1] for i in batch], model, tokenizer)
+    batches = batches_by_length([end - begin for _, begin, end, _ in parts], batch_size)
+    cut = ([ids[parts[i][0]][parts[i][1] : parts[i][2] + 1] for i in batch] for batch in batches)
+    read = read_batches(lambda sequences: _forward(sequences, model, tokenizer), cut)
+    for batch, scored in zip(batches, read, strict=True):
         found |= {i: values[len(values) - parts[i][3] :] for i, values in zip(batch, scored, strict=True)}
     pieces: list[list[np.ndarray]] = [[] for _ in texts]
     for i, (row, *_) in enumerate(parts):

@@ -27,9 +27,10 @@ from parliabench_utils.models.encoders import (
     encoder_folder,
     load_encoder,
     piece_limit,
+    read_batches,
     require_mean_pooling,
+    special_frame,
     unit_rows,
-    with_specials,
 )
 from parliabench_utils.models.loading import default_device
 
@@ -132,16 +133,21 @@ class SentenceEncoder:
         import torch
 
         tokenizer, model, _ = self._loaded
-        rows = np.empty((len(chunks), model.config.hidden_size))
+        opening, closing = special_frame(tokenizer)
         order = sorted(range(len(chunks)), key=lambda i: len(chunks[i]))
-        for start in range(0, len(order), self.batch_size):
-            batch = order[start : start + self.batch_size]
-            full = [with_specials(tokenizer, chunks[i]) for i in batch]
+        batches = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+
+        def read(batch: list[int]) -> np.ndarray:
+            full = [[*opening, *chunks[i], *closing] for i in batch]
             inputs = tokenizer.pad({"input_ids": full}, return_tensors="pt").to(model.device)
             with torch.inference_mode():
                 hidden = model(**inputs).last_hidden_state  # (batch, pieces, dimension)
             mask = inputs["attention_mask"].unsqueeze(-1)
-            rows[batch] = ((hidden * mask).sum(1) / mask.sum(1)).double().cpu().numpy()
+            return ((hidden * mask).sum(1) / mask.sum(1)).double().cpu().numpy()
+
+        rows = np.empty((len(chunks), model.config.hidden_size))
+        for batch, vectors in zip(batches, read_batches(read, batches), strict=True):
+            rows[batch] = vectors
         return unit_rows(rows)
 
 
@@ -200,34 +206,39 @@ class TokenEncoder:
     def special_ids(self) -> list[int]:
         """Ids of the pieces that open, close and pad a text; an unknown piece is not one of them."""
         tokenizer = self._loaded[0]
-        return sorted({*with_specials(tokenizer, []), tokenizer.pad_token_id} - {None})
+        opening, closing = special_frame(tokenizer)
+        return sorted({*opening, *closing, tokenizer.pad_token_id} - {None})
 
     def pieces(self, text: str | None) -> list[int]:
         """Ids without special pieces, cut at the limit."""
-        return self._ids(text)[: self.limit - self._loaded[0].num_special_tokens_to_add()]
+        return self._ids([text])[0][: self._room]
 
     def truncated(self, texts: Sequence[str | None]) -> np.ndarray:
         """Bool array (n_texts,): is the text longer than the encoder reads."""
-        room = self.limit - self._loaded[0].num_special_tokens_to_add()
-        return np.array([len(self._ids(text)) > room for text in texts], dtype=bool)
+        return np.array([len(ids) > self._room for ids in self._ids(texts)], dtype=bool)
 
     def encode(self, texts: Sequence[str | None]) -> list[Tokens]:
         """A `Tokens` for each text; an empty text has the special pieces only."""
         cleaned = [clean(text) for text in texts]
         missing = sorted({text for text in cleaned if text not in self._kept})
-        ids = [with_specials(self._loaded[0], self.pieces(text)) for text in missing]
-        fresh: dict[str, Tokens] = {}
-        for batch in batches_by_length([len(row) for row in ids], self.batch_size):
-            fresh |= self._forward([missing[i] for i in batch], [ids[i] for i in batch])
+        opening, closing = special_frame(self._loaded[0])
+        ids = [[*opening, *row[: self._room], *closing] for row in self._ids(missing)]
+        batches = batches_by_length([len(row) for row in ids], self.batch_size)
+        read = read_batches(lambda batch: self._forward([missing[i] for i in batch], [ids[i] for i in batch]), batches)
+        fresh = {text: tokens for part in read for text, tokens in part.items()}
         found = {text: fresh[text] if text in fresh else self._kept[text] for text in cleaned}
         self._keep(found)
         return [found[text] for text in cleaned]
 
-    def _ids(self, text: str | None) -> list[int]:
-        text = clean(text)
-        return (
-            self._loaded[0](self._prefix + text, add_special_tokens=False, verbose=False)["input_ids"] if text else []
-        )
+    @cached_property
+    def _room(self) -> int:
+        return self.limit - self._loaded[0].num_special_tokens_to_add()
+
+    def _ids(self, texts: Sequence[str | None]) -> list[list[int]]:
+        """Ids of each text without special pieces, however many."""
+        cleaned = [clean(text) for text in texts]
+        spaced = [self._prefix + text if text else "" for text in cleaned]
+        return self._loaded[0](spaced, add_special_tokens=False, verbose=False)["input_ids"] if spaced else []
 
     def _forward(self, texts: list[str], ids: list[list[int]]) -> dict[str, Tokens]:
         import torch
@@ -235,25 +246,31 @@ class TokenEncoder:
         tokenizer, model, _ = self._loaded
         inputs = tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(model.device)
         with torch.inference_mode():
-            hidden = model(**inputs).last_hidden_state.float().cpu().numpy()
-        if not np.isfinite(hidden).all():
+            hidden = model(**inputs).last_hidden_state.float()
+            vectors = (hidden / hidden.norm(dim=-1, keepdim=True)).cpu().numpy()
+        if not np.isfinite(vectors).all():
             raise ValueError(f"{self.name}, layer {self.layer}: vectors that are no numbers, for one of {texts!r:.400}")
         return {
-            text: self._tokens(np.array(row), unit_rows(hidden[i, : len(row)]))
+            text: self._tokens(np.array(row), vectors[i, : len(row)].copy())
             for i, (text, row) in enumerate(zip(texts, ids, strict=True))
         }
 
     def _tokens(self, ids: np.ndarray, vectors: np.ndarray) -> Tokens:
-        tokenizer = self._loaded[0]
-        names = tokenizer.convert_ids_to_tokens(ids.tolist())
         special = np.isin(ids, self.special_ids)
-        kept = np.array([self._is_word(name) for name in names], dtype=bool)
-        return Tokens(ids, vectors, special, kept | special)
+        return Tokens(ids, vectors, special, self._words[ids] | special)
 
-    def _is_word(self, name: str) -> bool:
-        """WordPiece marks pieces that continue a word, byte-level BPE those that open one (here each word, see `_prefix`)."""
-        opens = name.startswith("Ġ") if self._prefix else not name.startswith("##")
-        return opens and any(map(str.isalnum, name.removeprefix("Ġ")))
+    @cached_property
+    def _words(self) -> np.ndarray:
+        """Bool array (vocabulary,): does the piece open a word.
+
+        WordPiece marks pieces that continue a word, byte-level BPE those that open one (here each word, see `_prefix`).
+        """
+        tokenizer = self._loaded[0]
+        names = [
+            name or "" for name in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        ]  # an id may be free
+        opens = (name.startswith("Ġ") if self._prefix else not name.startswith("##") for name in names)
+        return np.array([o and any(map(str.isalnum, n.removeprefix("Ġ"))) for o, n in zip(opens, names, strict=True)])
 
     def _keep(self, used: dict[str, Tokens]) -> None:
         for text, tokens in used.items():

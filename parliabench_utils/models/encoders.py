@@ -8,7 +8,8 @@ Used by `embeddings.py` and the metrics that read models: perplexity, GRUEN's gr
 import hashlib
 import importlib.util
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,27 @@ def batches_by_length(lengths: Sequence[int], at_most: int | None = None) -> lis
     return batches
 
 
+def read_batches(read: Callable[[Any], Any], batches: Iterable[Any]) -> list[Any]:
+    """`read(batch)` of every batch, in order; on a CPU as many at a time as torch has threads, one thread each.
+
+    A small matrix product gains little from a second thread, and while one batch is prepared another is read. No value
+    then depends on the number of threads or of batches. `read` must not ask a model for all its hidden states, which
+    transformers collects in the model itself.
+    """
+    import torch
+
+    from parliabench_utils.models.loading import default_device
+
+    if default_device() != "cpu":
+        return [read(batch) for batch in batches]
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(read, batches))
+    finally:
+        torch.set_num_threads(threads)  # MKL's number is the whole process's
+
+
 def padded_batches(
     texts: Sequence[str | None], tokenizer: Any, limit: int, at_most: int | None = None
 ) -> Iterator[tuple[list[int], Any]]:
@@ -135,11 +157,11 @@ def longer_than(texts: Sequence[str | None], tokenizer: Any, limit: int) -> np.n
     return np.array([len(row) > limit for row in ids], dtype=bool)
 
 
-def with_specials(tokenizer: Any, ids: list[int]) -> list[int]:
-    """`ids` between the tokeniser's opening and closing pieces (a method for it went away with transformers 5)."""
+def special_frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The pieces that open and that close a text (a method for it went away with transformers 5)."""
     frame = tokenizer("", add_special_tokens=True)["input_ids"]
     half = len(frame) - len(frame) // 2
-    return [*frame[:half], *ids, *frame[half:]]
+    return frame[:half], frame[half:]
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:

@@ -1,13 +1,15 @@
 """Sentence embeddings: against sentence-transformers, long and odd texts, the cache and its many writers."""
 
 import multiprocessing
+import threading
 
 import numpy as np
 import pytest
+import torch
 
 from parliabench_utils.models.embedding_cache import EmbeddingCache, text_key
 from parliabench_utils.models.embeddings import SentenceEncoder, TokenEncoder
-from parliabench_utils.models.encoders import batches_by_length, encoder_folder, load_encoder
+from parliabench_utils.models.encoders import batches_by_length, encoder_folder, load_encoder, read_batches
 
 LONG = "The Minister will know that the bus does not come on Sundays. " * 60
 
@@ -181,3 +183,42 @@ def test_a_batch_is_bounded_in_pieces_and_in_texts():
     assert batches_by_length(lengths) == [[7, 1, 3, 5], [4, 6], [0], [2]]
     assert batches_by_length(lengths, at_most=2) == [[7, 1], [3, 5], [4, 6], [0], [2]]
     assert batches_by_length([]) == []
+
+
+@pytest.fixture
+def two_threads():
+    """Torch with two threads, as on a laptop."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_batches_are_read_in_order_each_by_one_thread_of_its_own(two_threads):
+    """Two at a time: each waits for the other, which a single reader could not."""
+    both = threading.Barrier(2, timeout=20)
+
+    def read(batch: int) -> tuple[int, int]:
+        both.wait()
+        return batch * 10, torch.get_num_threads()
+
+    assert read_batches(read, range(4)) == [(0, 1), (10, 1), (20, 1), (30, 1)]
+    assert read_batches(read, []) == []
+    assert torch.get_num_threads() == 2
+
+
+def test_a_batch_that_fails_is_an_error_and_leaves_the_threads_as_they_were(two_threads):
+    with pytest.raises(ZeroDivisionError):
+        read_batches(lambda batch: 1 / batch, [1, 0, 2])
+    assert torch.get_num_threads() == 2
+
+
+def test_vectors_do_not_depend_on_the_number_of_threads(two_threads):
+    texts = [f"My Lords, clause {i} stands. " * i for i in range(1, 40)]
+    by_two = [tokens.vectors for tokens in TokenEncoder(layer=5).encode(texts)]
+    sentence_by_two = SentenceEncoder(cache=False).encode(texts)
+    torch.set_num_threads(1)
+    for tokens, other in zip(TokenEncoder(layer=5).encode(texts), by_two, strict=True):
+        np.testing.assert_array_equal(tokens.vectors, other)
+    np.testing.assert_array_equal(SentenceEncoder(cache=False).encode(texts), sentence_by_two)
+    np.testing.assert_array_equal(SentenceEncoder(cache=False).encode(texts[:1]), sentence_by_two[:1])
