@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -79,9 +80,11 @@ def through_a_server() -> list[dict]:
     start += ["--device", "cpu", "--dtype", "float32", "--attn-implementation", "sdpa", "--continuous-batching"]
     start += ["--cb-block-size", "32", "--cb-num-blocks", "40", "--cb-max-batch-tokens", "512"]
     start += ["--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    hub = tempfile.TemporaryDirectory()  # its list of models is an error where the hub's folder is missing
+    environment = os.environ | {"HF_HUB_CACHE": hub.name, "HF_HUB_OFFLINE": "1"}
+    process = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     try:
-        _wait_for(f"http://127.0.0.1:{port}/v1/models")
+        _wait_for(f"http://127.0.0.1:{port}/v1/models", process)
         model = read_model_spec("smollm2-135m").model_copy(update={"id": folder})
         spec = FREE.model_copy(update={"engine": "server", "model": model, "max_new_tokens": 2})
         engine = ServerEngine(spec, f"http://127.0.0.1:{port}/v1")
@@ -99,11 +102,14 @@ def through_a_server() -> list[dict]:
     finally:
         process.kill()
         process.wait()
+        hub.cleanup()
     return [row]
 
 
-def _wait_for(url: str) -> None:
+def _wait_for(url: str, process: subprocess.Popen) -> None:
     for _ in range(240):
+        if process.poll() is not None:
+            raise ChildProcessError(f"transformers serve ended with status {process.returncode}")
         try:
             httpx.get(url, timeout=5).raise_for_status()
             return
@@ -131,9 +137,9 @@ def main() -> None:
     torch.set_num_threads(os.cpu_count() or 1)
     print(f"{machine()}; {versions('torch', 'transformers')}\n")
     rows = in_process()
+    print(markdown_table(rows), "\n", flush=True)
     if all(map(find_spec, ("fastapi", "uvicorn", "openai"))):
-        rows += through_a_server()
-    print(markdown_table(rows))
+        print(markdown_table(through_a_server()))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """A real server on the loopback behind the judge's HTTP back-end: `transformers serve` with the packaged model."""
 
+import os
 import socket
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 
 import httpx
 import pytest
@@ -23,13 +25,16 @@ FREE = read_judge_spec("smollm2-constrained").model_copy(
 
 
 @contextmanager
-def serving(*command: str):
-    """The address of a server started as `command --port PORT`, once it answers."""
+def serving(*command: str, hub: Path):
+    """The address of a server started as `command --port PORT`, once it answers; `hub` is its folder of models."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        [*command, "--host", "127.0.0.1", "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*command, "--host", "127.0.0.1", "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"HF_HUB_CACHE": str(hub), "HF_HUB_OFFLINE": "1"},
     )
     try:
         url, deadline = f"http://127.0.0.1:{port}/v1", time.monotonic() + 240
@@ -62,7 +67,8 @@ def judged(url, name, path):
 def test_transformers_serve_answers(tmp_path):
     folder = str(packaged_smollm2())
     start = "from transformers.cli.transformers import main; main()"
-    with serving(sys.executable, "-c", start, "serve", folder, "--device", "cpu", "--dtype", "float32") as url:
+    command = [sys.executable, "-c", start, "serve", folder, "--device", "cpu", "--dtype", "float32"]
+    with serving(*command, hub=tmp_path) as url:
         rows = judged(url, folder, tmp_path / "rows.jsonl")
     assert len(rows) == 6 and all(row["raw"].strip() for row in rows)
     assert "no-answer" not in {row["parse_status"] for row in rows}
