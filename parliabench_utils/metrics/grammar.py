@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from parliabench_utils.metrics.acceptability import Acceptability
+from parliabench_utils.metrics.perplexity import log_likelihoods, log_total
 from parliabench_utils.models.embeddings import SentenceEncoder
 from parliabench_utils.models.encoders import (
     from_hub,
@@ -22,8 +23,6 @@ from parliabench_utils.models.encoders import (
     read_batches,
     weights_fingerprint,
 )
-
-POSITIONS_AT_ONCE = 32  # over whose logits a sum is taken, so that it stays in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,6 @@ class CausalGrammar:
 
     def __call__(self, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Loss and logit, two arrays (n_sentences,)."""
-        from parliabench_utils.metrics.perplexity import log_likelihoods
-
         sums, counts = log_likelihoods(sentences, self.model, self.tokenizer, None, self.batch_size)
         return -sums / counts, self.acceptability.logits(sentences)
 
@@ -95,11 +92,10 @@ class MaskedGrammar:
 
     def __call__(self, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Loss and logit, two arrays (n_sentences,)."""
-        import torch
 
         def loss(logits: Any, inputs: Any) -> Any:
-            total = torch.cat([rows.logsumexp(-1) for rows in logits.flatten(0, 1).split(POSITIONS_AT_ONCE)])
-            chosen = logits.gather(-1, inputs["input_ids"].unsqueeze(-1)).squeeze(-1) - total.view(logits.shape[:2])
+            total = log_total(logits.flatten(0, 1)).view(logits.shape[:2])
+            chosen = logits.gather(-1, inputs["input_ids"].unsqueeze(-1)).squeeze(-1) - total
             mask = inputs["attention_mask"]
             return (-(chosen * mask).sum(1) / mask.sum(1)).exp()
 

@@ -183,5 +183,12 @@ def _log_probs(hidden: Any, targets: Any, model: Any) -> np.ndarray:
         if cap:
             logits = torch.tanh(logits / cap) * cap
         chosen = targets[start : start + POSITIONS_AT_ONCE].unsqueeze(-1)
-        values.append((logits.gather(-1, chosen).squeeze(-1) - logits.logsumexp(-1)).double().cpu())
+        values.append((logits.gather(-1, chosen).squeeze(-1) - log_total(logits)).double().cpu())
     return torch.cat(values).numpy()
+
+
+def log_total(logits: Any) -> Any:
+    """log of the sum of exp over the vocabulary, (n,) from logits (n, vocabulary), of as many rows as a processor's cache holds."""
+    import torch
+
+    return torch.cat([rows.logsumexp(-1) for rows in logits.split(32)])
