@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from parliabench_utils.models.adapters import prepare_backend, save_adapter, with_adapter
 from parliabench_utils.models.loading import ModelSpec, load_tokenizer
 from parliabench_utils.models.prompting import Example
@@ -41,12 +43,9 @@ def as_dataset(examples: list[Example], settings: TrainingSettings):
     from datasets import Dataset
 
     whole = settings.loss_on == "all"
-    rows = [
-        {"input_ids": e.ids, "completion_mask": [int(whole or i >= e.n_prompt) for i in range(len(e.ids))]}
-        for e in examples
-        if whole or len(e.ids) > e.n_prompt
-    ]
-    return Dataset.from_list(rows)
+    kept = [e for e in examples if whole or len(e.ids) > e.n_prompt]
+    masks = [(np.arange(len(e.ids)) >= (0 if whole else e.n_prompt)).astype(np.int8) for e in kept]
+    return Dataset.from_dict({"input_ids": [e.ids for e in kept], "completion_mask": masks})
 
 
 def rows_after_packing(data, settings: TrainingSettings) -> int:

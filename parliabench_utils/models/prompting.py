@@ -45,7 +45,7 @@ CONTEXT_FIELDS = {
 class Example:
     """A training speech as token ids: the loss is taken on `ids[n_prompt:]` (or on all of `ids`, by parameter)."""
 
-    ids: list[int]
+    ids: Sequence[int]
     n_prompt: int
 
 
