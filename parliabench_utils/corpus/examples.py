@@ -10,7 +10,7 @@ the references themselves: copying an example must not be scored against that ex
 from typing import Any
 
 from parliabench_utils.corpus.prompts import Contexts
-from parliabench_utils.corpus.references import choose_references
+from parliabench_utils.corpus.references import nearest
 
 
 def nearest_examples(
@@ -18,15 +18,20 @@ def nearest_examples(
 ) -> dict[str, list[dict[str, Any]]]:
     """`prompt_id` → the rows of `train` for its k examples, nearest first; never of the prompt's own debate or speaker.
 
-    ValueError names a prompt whose party has too few training speeches for its references and k examples.
+    Fewer than k where the prompt's party has no more.
     """
     import pandas as pd
 
+    if not train:
+        return {prompt["prompt_id"]: [] for prompt in prompts}
+    contexts = Contexts(pd.DataFrame(train))
     taken: dict[str, set[str]] = {}
     for row in references:
         taken.setdefault(row["prompt_id"], set()).add(row["speech_id"])
     wanted = k + max(map(len, taken.values()), default=0)
-    near = choose_references(prompts, Contexts(pd.DataFrame(train)), encoder, wanted, min_speeches=wanted)
+    levels = [contexts.level(prompt, wanted) for prompt in prompts]
+    rows_of = [level[1] if level else contexts.widest(prompt) for level, prompt in zip(levels, prompts, strict=True)]
+    near = nearest(prompts, rows_of, contexts, encoder, wanted)
     by_id = {row["speech_id"]: row for row in train}
     found: dict[str, list[dict[str, Any]]] = {prompt["prompt_id"]: [] for prompt in prompts}
     for row in near:

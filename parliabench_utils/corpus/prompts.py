@@ -46,16 +46,20 @@ class Contexts:
 
         The id names its level: `Labour | Health | House of Lords`, or less where it backs off.
         """
-        debate = f"{row['sitting_id']}/{row['Section'] or ''}"
-        for level in CONTEXT_LEVELS:
-            key = tuple(row[name] for name in level)
-            rows = self._rows[level].get(key, ())
-            rows = [i for i in rows if self._debates[i] != debate and self._speakers[i] != row["speaker_id"]]
-            if len(rows) >= at_least:
-                import numpy as np
+        found = (self._of(row, level) for level in CONTEXT_LEVELS)
+        return next(((name, rows) for name, rows in found if len(rows) >= at_least), None)
 
-                return " | ".join(key), np.array(rows)
-        return None
+    def widest(self, row: dict[str, Any]) -> "np.ndarray":
+        """Row numbers of the widest level, however few."""
+        return self._of(row, CONTEXT_LEVELS[-1])[1]
+
+    def _of(self, row: dict[str, Any], level: tuple[str, ...]) -> tuple[str, "np.ndarray"]:
+        import numpy as np
+
+        debate, key = f"{row['sitting_id']}/{row['Section'] or ''}", tuple(row[name] for name in level)
+        rows = self._rows[level].get(key, ())
+        kept = [i for i in rows if self._debates[i] != debate and self._speakers[i] != row["speaker_id"]]
+        return " | ".join(key), np.array(kept, dtype=int)
 
 
 def _by_key(train: "pd.DataFrame", level: tuple[str, ...]) -> dict[tuple, list[int]]:

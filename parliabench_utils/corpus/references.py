@@ -6,9 +6,13 @@ not by its own speaker, the k nearest to the prompt's instruction and section.
     >>> references = choose_references(prompts, Contexts(train), SentenceEncoder(), k=3, min_speeches=3)     # doctest: +SKIP
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from parliabench_utils.corpus.prompts import Contexts
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def choose_references(
@@ -18,8 +22,6 @@ def choose_references(
 
     `min_speeches` is what made a context wide enough when prompts were drawn (at least `k`). Raises ValueError where it is not.
     """
-    import numpy as np
-
     if min_speeches < k:
         raise ValueError(f"min_context_speeches {min_speeches} is below n_references {k}")
 
@@ -27,15 +29,24 @@ def choose_references(
     if None in found:
         lacking = prompts[found.index(None)]["prompt_id"]
         raise ValueError(f"prompt {lacking}: its context has fewer than {min_speeches} training speeches")
+    return nearest(prompts, [rows for _, rows in found], contexts, encoder, k)
+
+
+def nearest(
+    prompts: list[dict[str, Any]], rows_of: Sequence["np.ndarray"], contexts: Contexts, encoder, k: int
+) -> list[dict[str, Any]]:
+    """As `choose_references`, from the training rows `rows_of[i]` for prompt i; fewer than `k` where there are fewer."""
+    import numpy as np
+
     queries = encoder.encode([f"{prompt['instruction']} {prompt['Section']}" for prompt in prompts])
-    candidates = np.unique(np.concatenate([rows for _, rows in found])) if found else np.array([], dtype=int)
+    candidates = np.unique(np.concatenate(rows_of)) if len(rows_of) else np.array([], dtype=int)
     vectors = dict(zip(candidates, encoder.encode(contexts.train["Speech"].iloc[candidates].tolist()), strict=True))
     ids = contexts.train["speech_id"]
-    references = []
-    for prompt, query, (_, rows) in zip(prompts, queries, found, strict=True):
+    chosen = []
+    for prompt, query, rows in zip(prompts, queries, rows_of, strict=True):
         similarity = {i: round(float(vectors[i] @ query), 6) for i in rows}
-        nearest = sorted(rows, key=lambda i: (-similarity[i], ids.iat[i]))[:k]
-        for rank, i in enumerate(nearest, start=1):
+        first = sorted(rows, key=lambda i: (-similarity[i], ids.iat[i]))[:k]
+        for rank, i in enumerate(first, start=1):
             row = {"prompt_id": prompt["prompt_id"], "rank": rank, "speech_id": ids.iat[i], "similarity": similarity[i]}
-            references.append(row)
-    return references
+            chosen.append(row)
+    return chosen

@@ -1,7 +1,6 @@
 """Examples for few-shot and retrieval: of the prompt's context, nearest first, never a reference, its debate or its speaker."""
 
 import numpy as np
-import pytest
 
 from parliabench_utils.corpus.examples import nearest_examples
 
@@ -31,6 +30,8 @@ def test_references_own_debate_and_own_speaker_are_left_out():
     assert [row["speech_id"] for row in found["p"]] == ["t3", "t4", "t5"]
 
 
-def test_a_party_with_too_few_speeches_is_named():
-    with pytest.raises(ValueError, match="fewer than 9"):
-        nearest_examples([PROMPT], TRAIN, [], Encoder(), k=9)
+def test_a_party_with_too_few_speeches_gives_those_it_has():
+    found = nearest_examples([PROMPT, PROMPT | {"prompt_id": "q", "Party": "Alba"}], TRAIN, [], Encoder(), k=9)
+    assert [row["speech_id"] for row in found["p"]] == ["t2", "t3", "t4", "t5", "t6", "t7"]
+    assert found["q"] == []
+    assert nearest_examples([PROMPT], [], [], Encoder(), k=9) == {"p": []}
