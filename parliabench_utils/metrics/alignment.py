@@ -88,7 +88,7 @@ def nearest(embeddings: np.ndarray, centroids: Centroids) -> np.ndarray:
 def political_spectrum_alignment(
     embeddings: np.ndarray, expected: Sequence[str | None], centroids: Centroids
 ) -> np.ndarray:
-    """PSA in [-1, 1], shape (n_speeches,), paper Eqs. 1-2; NaN where the expected orientation is not on the scale."""
+    """PSA in [-1, 1], shape (n_speeches,), paper Eqs. 1-2; NaN where the expected orientation is None or `Unknown`."""
     return psa_parts(embeddings, expected, centroids)["PSA"].to_numpy(dtype=np.float64)
 
 
@@ -96,11 +96,15 @@ def psa_parts(embeddings: np.ndarray, expected: Sequence[str | None], centroids:
     """PSA by steps, a row a speech: `similarity`, `nearest_orientation` (Eq. 1), `distance` 0 to 12, `PSA` (Eq. 2).
 
     The similarity is that to the *nearest* orientation, as the paper has it: a speech close to a wrong one keeps it,
-    and loses by the distance. A negative similarity is not clipped.
+    and loses by the distance. A negative similarity is not clipped. ValueError for an orientation that is not on the
+    scale, and where there are not as many orientations as speeches.
     """
-    from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
+    from parliabench_utils.corpus.organisations import ORIENTATION_SCALE, UNKNOWN_ORIENTATION
 
-    if strange := sorted(set(centroids) - set(ORIENTATION_SCALE)):
+    if len(expected) != len(embeddings):
+        raise ValueError(f"{len(embeddings)} speeches and {len(expected)} expected orientations")
+    named = set(pd.Series(list(expected), dtype=object).dropna()) - {UNKNOWN_ORIENTATION}
+    if strange := sorted((set(centroids) | named) - set(ORIENTATION_SCALE)):
         raise ValueError(f"orientation {strange[0]!r} is not on the scale ({', '.join(ORIENTATION_SCALE)})")
     table = cosines(embeddings, centroids)
     closest = nearest(embeddings, centroids)

@@ -13,6 +13,7 @@ from itertools import groupby
 
 import numpy as np
 
+from parliabench_utils.metrics.speeches import require_references
 from parliabench_utils.models.embeddings import TokenEncoder, Tokens
 
 BLOCK = 128  # candidates compared at a time: bounds the memory
@@ -36,13 +37,13 @@ def bertscore(
     rescale: bool = False,
     match_specials: bool = True,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Precision, recall and F1, three arrays (n_speeches,), in [-1, 1]; NaN for an empty speech or one without
-    references.
+    """Precision, recall and F1, three arrays (n_speeches,), in [-1, 1]; NaN for a speech without pieces or references.
 
     `references[i]` are the texts of speech i, equal weights; `idf` weighs pieces by their rarity in the references.
     With `rescale` unrelated text is near 0; ValueError where no baseline of the encoder and layer is known. The opening
     and closing pieces weigh nothing, but in the library a word may match them; `match_specials=False` ends that.
     """
+    require_references(candidates, references)
     encoder = TokenEncoder(encoder, -1 if layer is None else layer) if isinstance(encoder, str) else encoder
     baseline = _baseline(encoder) if rescale else None
     references = [[text for text in texts if text and text.strip()] for texts in references]
@@ -55,10 +56,13 @@ def bertscore(
         texts = sorted({text for i in block for text in (candidates[i], *references[i])})
         seen = (lambda tokens: tokens) if match_specials else without_specials
         encoded = {text: seen(tokens) for text, tokens in zip(texts, encoder.encode(texts), strict=True)}
+        spoken = {text: tokens for text, tokens in encoded.items() if not tokens.special.all()}
         for shared, group in groupby(block, key=lambda i: references[i]):
-            with_all = against([encoded[text] for text in shared], weights)
-            for i in group:
-                scores[:, i] = with_all(encoded[candidates[i]])
+            if known := [spoken[text] for text in shared if text in spoken]:
+                with_all = against(known, weights)
+                for i in group:
+                    if candidates[i] in spoken:
+                        scores[:, i] = with_all(spoken[candidates[i]])
     if baseline is not None:
         scores = (scores - baseline) / (1 - baseline)
     return scores[0], scores[1], scores[2]

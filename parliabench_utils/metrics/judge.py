@@ -21,6 +21,7 @@ from parliabench_utils.models.judge_prompting import (
     judge_prompts,
     read_judge_spec,
 )
+from parliabench_utils.models.selection import generated_rows
 from parliabench_utils.run.artefacts import ResumableJsonl, Row, read_jsonl
 from parliabench_utils.run.progress import progress
 from parliabench_utils.run.seeds import row_seed
@@ -54,11 +55,10 @@ class Question:
 def speeches_of(folder: Path, model: str, kind: str) -> list[Row]:
     """What (model, type) said, with the context fields of its prompt: rows of stage 04 joined to `prompts.jsonl` by id.
 
-    `folder` is the run's; prompts that got no valid speech are left out. KeyError names a prompt that stage 02 does not know.
+    `folder` is the run's; prompts that got no valid speech are left out. Errors as in `selection.generated_rows`.
     """
     prompts = {row["prompt_id"]: row for row in read_jsonl(folder / "02_dataset/prompts.jsonl")}
-    files = sorted((folder / "04_generate" / model / kind).glob("shard-*.jsonl"))
-    spoken = [row for file in files for row in read_jsonl(file) if row["generated_speech"]]
+    spoken = [row for row in generated_rows(folder, model, kind) if row["generated_speech"]]
     return [prompts[row["prompt_id"]] | row for row in spoken]
 
 

@@ -51,7 +51,8 @@ class ServerEngine:
             return self.client.get("models").raise_for_status().headers.get("server", "unnamed")
         except httpx.HTTPError as error:
             raise ConnectionError(
-                f"no OpenAI-compatible server answers at {self.client.base_url}models: {error}"
+                f"judge {self.spec.name!r}: no OpenAI-compatible server answers at {self.client.base_url}models: {error}; "
+                "start it, or correct server_url"
             ) from error
 
     def ask(self, prompts: list[JudgePrompt], seeds: list[int]) -> list[Reply]:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from parliabench_utils.metrics.bertscore import piece_idf
+from parliabench_utils.metrics.speeches import require_references
 from parliabench_utils.models.embeddings import TokenEncoder, Tokens
 
 BLOCK = 128
@@ -41,8 +42,8 @@ def moverscore(
     idf_texts: Sequence[str] | None = None,
     n_threads: int = 2,
 ) -> np.ndarray:
-    """Score over the references by `over` (mean or max), shape (n_speeches,), in (0, 1]; NaN without pieces or
-    references.
+    """Score over the references by `over` (mean or max), shape (n_speeches,), in (0, 1], or up to 1 with squared costs;
+    NaN without pieces or references.
 
     idf is counted in the candidates and in the references, each for its own side, as the reference code does: a score
     then depends on the other speeches of the call. `idf_texts` fixes one count for both sides instead. Where every
@@ -50,6 +51,7 @@ def moverscore(
     """
     if over not in OVER or cost not in COST:
         raise ValueError(f"over {over!r} is one of {', '.join(OVER)}; cost {cost!r} one of {', '.join(COST)}")
+    require_references(candidates, references)
     encoder = TokenEncoder(encoder, layer) if isinstance(encoder, str) else encoder
     references = [[text for text in texts if text and text.strip()] for texts in references]
     usable = [i for i, text in enumerate(candidates) if text and text.strip() and references[i]]

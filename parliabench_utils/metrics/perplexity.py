@@ -32,7 +32,7 @@ def signature(
 def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, str]:
     """Model, tokeniser and fingerprint of a file of `params/models/`, of a folder, or of a name on the hub as `gpt2`.
 
-    OSError says how to get a model that is not there.
+    ValueError for a precision other than fp32 and bf16. OSError says how to get a model that is not there.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -40,13 +40,15 @@ def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, s
     from parliabench_utils.models.loading import default_device, load_model
     from parliabench_utils.run.project import project_root
 
+    dtypes = {"fp32": "float32", "bf16": "bfloat16"}  # load_model would take another name for bfloat16
+    if precision not in dtypes:
+        raise ValueError(f"precision {precision!r} of {name!r}: expected {' or '.join(dtypes)}")
     if (project_root() / "params/models" / f"{name}.yaml").is_file():
         loaded = load_model(name, purpose="score", precision=precision)
         return loaded.model, loaded.tokenizer, loaded.fingerprint
-    dtype = {"fp32": "float32", "bf16": "bfloat16"}[precision]
     tokenizer = from_hub(AutoTokenizer, name)
-    model = from_hub(AutoModelForCausalLM, name, dtype=dtype, use_safetensors=True).eval().to(default_device())
-    return model, tokenizer, f"{Path(name).name}@{weights_fingerprint(name, model)} {precision}"
+    model = from_hub(AutoModelForCausalLM, name, dtype=dtypes[precision], use_safetensors=True).eval()
+    return model.to(default_device()), tokenizer, f"{Path(name).name}@{weights_fingerprint(name, model)} {precision}"
 
 
 def start_token(tokenizer: Any) -> int | None:

@@ -57,6 +57,14 @@ def read_references(folder: Path, prompt_ids: Sequence[str]) -> list[list[str]]:
     return [[text for _, text in sorted(chosen.get(prompt_id, []))] for prompt_id in prompt_ids]
 
 
+def require_references(candidates: Sequence[str | None], references: Sequence[Sequence[str]]) -> None:
+    """ValueError where there is not one list of texts for each candidate; a bare string would be read letter by letter."""
+    if len(candidates) != len(references):
+        raise ValueError(f"{len(candidates)} speeches and {len(references)} lists of references")
+    if bare := [i for i, texts in enumerate(references) if isinstance(texts, str)]:
+        raise ValueError(f"the references of speech {bare[0]} are one string; a list of texts is wanted: [text]")
+
+
 def per_job(speeches: pd.DataFrame, score: Callable[[pd.DataFrame], Any]) -> Any:
     """`score(job)` for each model and type apart, put together again: a value then never depends on who else is scored.
 
@@ -74,7 +82,9 @@ def write_scores(run: Any, speeches: pd.DataFrame, columns: Sequence[str], signa
     for model, kind in run.model_types:
         rows = speeches[(speeches["model"] == model) & (speeches["type"] == kind)]
         folder = run.stage_folder() / model
-        write_parquet(folder / f"{kind}.parquet", rows[[*KEYS, *columns]].round(6).reset_index(drop=True))
+        table = rows[[*KEYS, *columns]].round(6).reset_index(drop=True)
+        table.attrs.clear()  # parquet would keep them, and they speak of the other jobs too
+        write_parquet(folder / f"{kind}.parquet", table)
         write_json(folder / f"{kind}.signatures.json", dict(signatures))
 
 

@@ -7,29 +7,56 @@ The paper keeps only prompts with a valid speech from all ten model-type pairs (
     kept, left_out = split_prompts(read_generated(run.folder, run.model_types))
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parliabench_utils.models.validation import REASONS, ValidationSettings, similarity_to_prompt, validate_speech
 from parliabench_utils.run.artefacts import read_jsonl, write_csv, write_json
+from parliabench_utils.run.stages import HUMAN
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+def generated_rows(folder: Path, model: str, kind: str) -> list[dict[str, Any]]:
+    """All rows of a model and type, shard by shard, as `prompts.jsonl` of the run in `folder` names the shards.
+
+    FileNotFoundError where a shard is missing. ValueError where its rows are not the prompts' ones: a prompt lacking, twice
+    with the same variant, or unknown. Files of shards that no prompt names any more are left alone.
+    """
+    shard_of = {row["prompt_id"]: row.get("shard", 0) for row in read_jsonl(folder / "02_dataset/prompts.jsonl")}
+    rows: list[dict[str, Any]] = []
+    for number in [0] if kind == HUMAN else sorted(set(shard_of.values())):
+        path = folder / "04_generate" / model / kind / f"shard-{number}.jsonl"
+        if not path.is_file():
+            raise FileNotFoundError(f"no {path}: run {'02' if kind == HUMAN else '04'} for {model}, {kind}")
+        found = read_jsonl(path)
+        wanted = {prompt for prompt, shard in shard_of.items() if kind == HUMAN or shard == number}
+        _require_rows(path, [(row["prompt_id"], row["variant"]) for row in found], wanted)
+        rows += found
+    return rows
+
+
+def _require_rows(path: Path, keys: list[tuple[str, int]], wanted: set[str]) -> None:
+    prompts = {prompt for prompt, _ in keys}
+    twice = [key for key, count in Counter(keys).items() if count > 1]
+    problems = {
+        "two rows of one variant": [prompt for prompt, _ in twice],
+        "a prompt that is not the shard's": sorted(prompts - wanted),
+        "no row of a prompt": sorted(wanted - prompts),
+    }
+    for what, names in problems.items():
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise ValueError(f"{path} has {what} ({names[0]}{more}): delete the file and run its stage again")
+
+
 def read_generated(folder: Path, pairs: list[tuple[str, str]]) -> "pd.DataFrame":
-    """The rows of all shards of the given (model, type) pairs, in order. FileNotFoundError where a pair has none."""
+    """The rows of the given (model, type) pairs, in order; errors as in `generated_rows`."""
     import pandas as pd
 
-    rows: list[dict[str, Any]] = []
-    for model, kind in pairs:
-        shards = sorted((folder / "04_generate" / model / kind).glob("shard-*.jsonl"))
-        if not shards:
-            raise FileNotFoundError(
-                f"no shard-*.jsonl in {folder / '04_generate' / model / kind}: run 04 for this pair"
-            )
-        rows += [row for shard in shards for row in read_jsonl(shard)]
-    return pd.DataFrame(rows)
+    return pd.DataFrame([row for model, kind in pairs for row in generated_rows(folder, model, kind)])
 
 
 def split_prompts(speeches: "pd.DataFrame") -> tuple[list[str], dict[str, list[str]]]:

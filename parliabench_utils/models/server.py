@@ -33,8 +33,7 @@ class ServerModel:
 
     def check(self) -> None:
         """ValueError that lists what the server offers where it does not offer this model: vLLM's LoRA has a name of its own."""
-        reply = self.http().get(f"{self.url}/models")
-        reply.raise_for_status()
+        reply = self._request("GET", "models")
         offered = [model["id"] for model in reply.json()["data"]]
         if self.name not in offered:
             raise ValueError(
@@ -44,17 +43,28 @@ class ServerModel:
     def complete(
         self, prompts: list[list[int]], seeds: list[int], sampling: "Sampling", max_new_tokens: int, stop: list[str]
     ) -> list[tuple[str, str]]:
-        """Text and finish reason (`stop` or `length`) of each prompt, asked for at once. httpx.HTTPStatusError on refusal."""
+        """Text and finish reason (`stop` or `length`) of each prompt, asked for at once. Errors as `_request`'s."""
 
         def one(job: tuple[list[int], int]) -> tuple[str, str]:
-            reply = self.http().post(f"{self.url}/completions", json=self._body(*job, sampling, max_new_tokens, stop))
-            reply.raise_for_status()
+            reply = self._request("POST", "completions", json=self._body(*job, sampling, max_new_tokens, stop))
             choice = reply.json()["choices"][0]
             return choice["text"], choice["finish_reason"]
 
         self.http()  # made once, before the threads share it
         with ThreadPoolExecutor(max_workers=len(prompts)) as pool:
             return list(pool.map(one, zip(prompts, seeds, strict=True)))
+
+    def _request(self, method: str, path: str, **options: Any) -> Any:
+        """The reply. ConnectionError with model, URL and remedy where none came; httpx.HTTPStatusError on refusal."""
+        import httpx
+
+        try:
+            return self.http().request(method, f"{self.url}/{path}", **options).raise_for_status()
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise ConnectionError(
+                f"model {self.name!r}: no server answers at {self.url} ({type(error).__name__}: {error}); "
+                "start it, or correct `server_url` in the model's file in params/models/"
+            ) from error
 
     def _body(
         self, prompt: list[int], seed: int, sampling: "Sampling", max_new_tokens: int, stop: list[str]

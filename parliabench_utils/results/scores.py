@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from parliabench_utils.models.selection import generated_rows
 from parliabench_utils.results.cells import HUMAN, JUDGE_COLUMNS
 from parliabench_utils.run.artefacts import read_jsonl
 
@@ -67,12 +68,8 @@ def _one_set(folder: Path, model: str, kind: str, judge: str) -> pd.DataFrame:
 
 
 def read_speeches(folder: Path, model: str, kind: str) -> pd.DataFrame:
-    """All shards of one model and type, as SPEECH_COLUMNS."""
-    shards = sorted((folder / "04_generate" / model / kind).glob("shard-*.jsonl"))
-    if not shards:
-        raise FileNotFoundError(f"no shard of 04_generate/{model}/{kind} in {folder.name}: run 04_generate first")
-    rows = [row for shard in shards for row in read_jsonl(shard)]
-    return pd.DataFrame(rows, columns=SPEECH_COLUMNS)
+    """All shards of one model and type, as SPEECH_COLUMNS; errors as in `selection.generated_rows`."""
+    return pd.DataFrame(generated_rows(folder, model, kind), columns=SPEECH_COLUMNS)
 
 
 def read_ratings(path: Path) -> pd.DataFrame:

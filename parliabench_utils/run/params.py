@@ -10,13 +10,14 @@ ValueError: 01_ingest: unknown parameter 'sede'; did you mean 'seed'?
 """
 
 import difflib
-from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from yaml import YAMLError
 
+from parliabench_utils.run.parameter_files import load_yaml, read_yaml
 from parliabench_utils.run.project import project_root
+from parliabench_utils.run.training_names import Optimizer, Scheduler
 
 SpeechType = Literal["baseline", "fine-tuned", "few-shot", "retrieval"]
 
@@ -24,7 +25,7 @@ SpeechType = Literal["baseline", "fine-tuned", "few-shot", "retrieval"]
 class Common(BaseModel):
     """What all nine notebooks declare (`params/<profile>/common.yaml`)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     run: str = Field("demo", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     profile: str = Field("demo", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -34,6 +35,19 @@ class Common(BaseModel):
     types: list[SpeechType] = Field(["baseline", "fine-tuned"], min_length=1)
     n_threads: int = Field(2, ge=1)
     offline: bool = True
+
+    @field_validator("models", "types")
+    @classmethod
+    def _each_once(cls, names: list[str]) -> list[str]:
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"given twice: {', '.join(twice)}")
+        return names
+
+
+def _words_in_order(params: Any) -> Any:
+    if params.min_words > params.max_words:
+        raise ValueError(f"min_words {params.min_words} is more than max_words {params.max_words}; change one of them")
+    return params
 
 
 class Job(Common):
@@ -77,6 +91,8 @@ class Dataset(Common):
     n_references: int = Field(3, ge=1)
     n_shards: int = Field(1, ge=1)
 
+    _words = model_validator(mode="after")(_words_in_order)
+
 
 class Finetune(Job):
     """03_finetune."""
@@ -90,10 +106,10 @@ class Finetune(Job):
     batch_size: int = Field(4, ge=1)
     gradient_accumulation: int = Field(1, ge=1)
     learning_rate: float = Field(0.001, gt=0)
-    scheduler: str = "linear"
+    scheduler: Scheduler = "linear"
     warmup_share: float = Field(0.03, ge=0, lt=1)
     weight_decay: float = Field(0.01, ge=0)
-    optimizer: str = "adamw_torch"
+    optimizer: Optimizer = "adamw_torch"
     max_length: int = Field(256, ge=32)
     epochs: int = Field(1, ge=1)
     max_steps: int = Field(12, ge=0)
@@ -130,6 +146,8 @@ class Generate(Job):
     max_phrase_run: int = Field(3, ge=1)
     max_openings: int = Field(3, ge=0)
     encoder: str = "all-MiniLM-L6-v2"
+
+    _words = model_validator(mode="after")(_words_in_order)
 
 
 class TextMetrics(Job):
@@ -237,8 +255,7 @@ def validate(notebook: str, values: dict[str, Any]) -> Common:
     try:
         return schema(**values)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}, got {e['input']!r}" for e in error.errors())
-        raise ValueError(f"{notebook}: {problems}") from error
+        raise ValueError(f"{notebook}: {'; '.join(map(_problem, error.errors()))}") from error
 
 
 def read_profile(notebook: str, profile: str) -> dict[str, Any]:
@@ -250,25 +267,15 @@ def read_profile(notebook: str, profile: str) -> dict[str, Any]:
     return read_yaml(folder / "common.yaml") | read_yaml(folder / f"{notebook}.yaml")
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A parameter file: flat `key: value` lines. Raises ValueError with the file where it is something else."""
-    if not path.is_file():
-        raise ValueError(f"parameter file {path} is missing")
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: {error}") from error
-    if not isinstance(values, dict | None):
-        raise ValueError(f"{path}: expected `key: value` lines")
-    return values or {}
-
-
 def parse_setting(text: str) -> tuple[str, Any]:
     """`key=value` of the command line, the value read as YAML: `seed=7`, `models=[a, b]`, `corpus=mini`."""
     key, sign, value = text.partition("=")
     if not sign or not key.strip():
         raise ValueError(f"--set {text!r}: expected key=value")
-    return key.strip(), yaml.safe_load(value) if value.strip() else ""
+    try:
+        return key.strip(), load_yaml(value) if value.strip() else ""
+    except YAMLError as error:
+        raise ValueError(f"--set {text!r}: {error}") from error
 
 
 def resolve(notebook: str, profile: str, settings: dict[str, Any]) -> Common:
@@ -277,15 +284,10 @@ def resolve(notebook: str, profile: str, settings: dict[str, Any]) -> Common:
     return validate(notebook, {"run": profile, "profile": profile} | read_profile(notebook, profile) | settings)
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """A safe loader that refuses a key given twice in one file, where YAML would let the later one win in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
-        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
-        if twice:
-            raise yaml.constructor.ConstructorError(None, None, f"given twice: {', '.join(twice)}", node.start_mark)
-        return super().construct_mapping(node, deep=deep)
+def _problem(error: Any) -> str:
+    """One of pydantic's errors in a line; one about several keys names them itself."""
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(map(str, error['loc']))}: {message}, got {error['input']!r}" if error["loc"] else message
 
 
 def _did_you_mean(name: str, known: Any) -> str:

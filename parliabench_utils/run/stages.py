@@ -103,7 +103,11 @@ def _generate_inputs(params: Common, folder: Path) -> list[Path]:
     adapters = [folder / "03_finetune" / model / "adapter" for model in tuned]
     shown = {t for _, t in model_types("04_generate", params)} & {"few-shot", "retrieval"}
     dataset = _dataset("prompts.jsonl", *(("train.jsonl", "references.jsonl") if shown else ()))(params, folder)
-    return [*dataset, *adapters, *_model_files(params)]
+    return [*dataset, _human_file(folder), *adapters, *_model_files(params)]
+
+
+def _human_file(folder: Path) -> Path:
+    return folder / "04_generate/human/human/shard-0.jsonl"
 
 
 def _generate_outputs(params: Common, folder: Path) -> list[Path]:
@@ -208,7 +212,7 @@ STAGES = {
                     "README.md",
                     "shared",
                 )(params, folder),
-                folder / "04_generate/human/human/shard-0.jsonl",
+                _human_file(folder),
             ],
         ),
         Stage("03_finetune", "Fine-tune", ("model",), _finetune_inputs, _adapter_files),

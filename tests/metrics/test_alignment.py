@@ -82,7 +82,11 @@ def test_similarity_is_that_of_the_nearest_orientation():
 def test_undefined_and_unknown():
     made = {"Left": np.array([1.0, 0.0]), "Right": np.array([0.0, 1.0])}
     speech = np.array([[1.0, 0.0], [np.nan, np.nan]])
-    assert np.isnan(political_spectrum_alignment(speech, ["Unknown", "Left"], made)).all()
+    assert np.isnan(political_spectrum_alignment(speech, ["Unknown", None], made)).all()
+    with pytest.raises(ValueError, match="'centre-left' is not on the scale"):
+        political_spectrum_alignment(speech, ["Unknown", "centre-left"], made)
+    with pytest.raises(ValueError, match="2 speeches and 1 expected"):
+        political_spectrum_alignment(speech, ["Unknown"], made)
     assert np.isnan(political_spectrum_alignment(speech, [None, None], made)).all()
     assert np.isnan(party_alignment(speech, [None, "Left"], made)).all()
     assert np.isnan(party_margin(speech, [None, "Left"], made)).all()

@@ -239,3 +239,21 @@ def test_distilbert_properties():
     there, back = (moverscore([a], [[b]], encoder, idf=False) for a, b in (SPEECHES[:2], SPEECHES[1::-1]))
     np.testing.assert_allclose(there, back, atol=1e-9)
     assert 0 < there[0] < 0.9
+
+
+@pytest.mark.parametrize("nothing", ["\u200b", "\x00", "\ufeff"])
+def test_a_text_without_pieces_counts_as_none(token_encoder, nothing):
+    speech, reference = "My Lords, I beg to move.", "My Lords, I rise to move the Bill."
+    with_it = bertscore([speech, nothing], [[reference, nothing], [reference]], token_encoder)
+    alone = bertscore([speech], [[reference]], token_encoder)
+    np.testing.assert_array_equal([row[0] for row in with_it], [row[0] for row in alone])
+    assert np.isnan([row[1] for row in with_it]).all()
+    assert np.isnan(bertscore([speech], [[nothing]], token_encoder)).all()
+
+
+@pytest.mark.parametrize("score", [bertscore, moverscore])
+def test_references_are_a_list_for_each_speech(token_encoder, score):
+    with pytest.raises(ValueError, match="one string"):
+        score(["One.", "Two."], ["a reference", "another"], token_encoder)
+    with pytest.raises(ValueError, match="2 speeches and 1 lists"):
+        score(["One.", "Two."], [["a reference"]], token_encoder)

@@ -125,6 +125,13 @@ def test_a_reader_that_is_not_there():
         module.load_language_model("no-such-model")
 
 
+@pytest.mark.parametrize("name", ["smollm2-135m", "gpt2"])
+@pytest.mark.parametrize("precision", ["fp16", "nf4"])
+def test_a_precision_that_is_not_supported_is_refused(name, precision):
+    with pytest.raises(ValueError, match=f"precision '{precision}' of '{name}': expected fp32 or bf16"):
+        module.load_language_model(name, precision)
+
+
 def test_a_reader_from_a_folder(tiny_gpt2, tmp_path, words):
     for part in tiny_gpt2:
         part.save_pretrained(tmp_path / "tiny")

@@ -27,6 +27,15 @@ def speeches():
     )
 
 
+def test_a_job_s_file_does_not_tell_of_the_other_jobs(tmp_path, speeches):
+    run = SimpleNamespace(model_types=[("m", "baseline")], stage_folder=lambda: tmp_path)
+    write_scores(run, speeches, ["x"], {})
+    alone = (tmp_path / "m/baseline.parquet").read_bytes()
+    speeches.attrs["failed"] = {"other/baseline": 3}
+    write_scores(run, speeches, ["x"], {})
+    assert (tmp_path / "m/baseline.parquet").read_bytes() == alone
+
+
 def test_references_are_in_rank_order_and_may_be_few_or_none(tmp_path):
     write_jsonl(tmp_path / "train.jsonl", [{"speech_id": name, "Speech": name.upper()} for name in "xyz"])
     chosen = [("p", 2, "x"), ("p", 1, "y"), ("q", 1, "z")]

@@ -5,6 +5,8 @@ import json
 import httpx
 import pytest
 
+from parliabench_utils.metrics.judge_server import ServerEngine
+from parliabench_utils.models.judge_prompting import read_judge_spec
 from parliabench_utils.models.loading import load_model, read_model_spec
 from parliabench_utils.models.sampling import Sampling
 from parliabench_utils.models.server import ServerModel
@@ -40,6 +42,28 @@ def test_a_model_that_is_not_served_is_named():
     model = served(lambda request: httpx.Response(200, json={"data": [{"id": "a/other"}]}))
     with pytest.raises(ValueError, match="a/other"):
         model.check()
+
+
+@pytest.mark.parametrize("call", ["check", "complete"])
+def test_a_server_that_is_not_there_is_named_with_its_model_and_the_remedy(call):
+    def refuse(request):
+        raise httpx.ConnectError("[Errno 111] Connection refused", request=request)
+
+    calls = {"check": (), "complete": ([[1], [2]], [1, 2], SAMPLING, 5, [])}
+    with pytest.raises(ConnectionError, match=r"'a/m'.*http://server/v1 .*refused.*start it, or correct `server_url`"):
+        getattr(served(refuse), call)(*calls[call])
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "localhost:8000/v1", "http://local host/v1"])
+def test_an_address_that_is_wrong_is_named(url):
+    with pytest.raises(ConnectionError, match=f"'a/m': no server answers at {url}"):
+        ServerModel(url, "a/m").check()
+
+
+def test_a_judge_whose_server_is_not_there_is_named_with_the_remedy():
+    spec = read_judge_spec("flow-judge").model_copy(update={"engine": "server"})
+    with pytest.raises(ConnectionError, match=r"'flow-judge'.*127\.0\.0\.1:1/v1.*start it, or correct server_url"):
+        ServerEngine(spec, "http://127.0.0.1:1/v1")
 
 
 def test_a_server_can_only_generate():
