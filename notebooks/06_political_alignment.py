@@ -83,9 +83,9 @@ pd.DataFrame(directions @ directions.T, index=list(parties), columns=list(partie
 # ## The speeches, scored
 #
 # `similarity` is the cosine to the *nearest* orientation (Eq. 1), `distance` how far that is from the expected one on
-# the scale from -6 to 6, `PSA` their product as in Eq. 2; it is undefined for Bishops and Crossbenchers. `Party
-# Align` is the cosine to the party's own centroid (Eq. 3), `Party Align deranged` the cosine to the next party's in
-# the alphabet: a control.
+# the scale from -6 to 6, `PSA` their product as in Eq. 2; it is undefined for those without a place on the scale
+# (Bishops, Crossbenchers, independents). `Party Align` is the cosine to the party's own centroid (Eq. 3), `Party Align
+# deranged` the cosine to the next party's in the alphabet: a control.
 
 # %%
 from parliabench_utils.metrics.alignment import COLUMNS, align
