@@ -34,7 +34,8 @@ _ADDRESS = re.compile(r",?\s*\b(?:My Lords|(?:Mr|Madam)\.? (?:Deputy )?(?:Speake
 _WORD = r"[A-Z][\w’'-]+"
 _PLACE = rf"{_WORD}(?:\s+(?:(?:and|of|upon|on|under|the)\s+)*{_WORD})*"
 _TITLED = rf"(?:Lord|Lady|Baroness|Viscount|Earl|Bishop)\s+(?:of\s+)?{_PLACE}"
-_SEAT = rf"Members?\s+for\s+{_PLACE}(?:\s+\([^)]*\))?"
+# "Member for Birmingham, Erdington (Mrs ...)": a second place belongs to the seat where the name in brackets follows.
+_SEAT = rf"Members?\s+for\s+{_PLACE}(?:,\s+{_PLACE}(?=\s+\())?(?:\s+\([^)]*\))?"
 _STYLE = (
     r"(?:[Rr]ight\s+)?(?:[Hh]on(?:\.|ourable\b)|[Nn]oble|[Rr]everend)(?:(?:,|\s+and)\s+(?:learned|gallant|reverend))*"
 )
