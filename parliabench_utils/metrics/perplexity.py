@@ -40,7 +40,7 @@ def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, s
     from parliabench_utils.models.loading import default_device, load_model
     from parliabench_utils.run.project import project_root
 
-    dtypes = {"fp32": "float32", "bf16": "bfloat16"}  # load_model would take another name for bfloat16
+    dtypes = {"fp32": "float32", "bf16": "bfloat16"}
     if precision not in dtypes:
         raise ValueError(f"precision {precision!r} of {name!r}: expected {' or '.join(dtypes)}")
     if (project_root() / "params/models" / f"{name}.yaml").is_file():

@@ -48,11 +48,16 @@ def read_speeches(run: Any) -> pd.DataFrame:
 def read_references(folder: Path, prompt_ids: Sequence[str]) -> list[list[str]]:
     """The texts of each prompt's references, best first: ids of `references.jsonl`, words of `train.jsonl`.
 
-    A prompt without references gets an empty list, which BERTScore and MoverScore answer with NaN.
+    A prompt without references gets an empty list, which BERTScore and MoverScore answer with NaN. ValueError for a
+    reference that is no training speech.
     """
     texts = {row["speech_id"]: row["Speech"] for row in read_jsonl(folder / "train.jsonl")}
     chosen: dict[str, list[tuple[int, str]]] = {}
     for row in read_jsonl(folder / "references.jsonl"):
+        if row["speech_id"] not in texts:
+            raise ValueError(
+                f"{folder / 'references.jsonl'} names {row['speech_id']}, which train.jsonl lacks: run 02 again"
+            )
         chosen.setdefault(row["prompt_id"], []).append((row["rank"], texts[row["speech_id"]]))
     return [[text for _, text in sorted(chosen.get(prompt_id, []))] for prompt_id in prompt_ids]
 

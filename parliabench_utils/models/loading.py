@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -260,7 +260,8 @@ def load_model(
 ) -> LoadedModel:
     """Load a model for scoring, generating or training; an adapter is merged in memory unless the weights stay 4-bit.
 
-    `precision` overrides `running_precision`. ValueError for an adapter of another base, or nf4 asked of a bf16 model.
+    `precision` overrides `running_precision`. ValueError for an adapter of another base, an unknown precision, or nf4 asked of a
+    bf16 model.
     """
     from peft import PeftModel
 
@@ -270,6 +271,8 @@ def load_model(
     if spec.source == "gguf":
         return _by_llama_cpp(spec, adapter, purpose)
     wanted = precision or running_precision(spec, purpose)
+    if wanted not in (known := get_args(Precision)):
+        raise ValueError(f"precision {wanted!r} of {spec.name!r}: expected {', '.join(known)}")
     if wanted == "nf4" and spec.precision != "nf4":
         raise ValueError(f"model {spec.name!r} is {spec.precision}; write another params/models file to run it in nf4")
     tokenizer = load_tokenizer(spec)

@@ -42,6 +42,9 @@ def test_references_are_in_rank_order_and_may_be_few_or_none(tmp_path):
     rows = [{"prompt_id": p, "rank": rank, "speech_id": s, "similarity": 0.5} for p, rank, s in chosen]
     write_jsonl(tmp_path / "references.jsonl", rows)
     assert read_references(tmp_path, ["p", "q", "none", "p"]) == [["Y", "X"], ["Z"], [], ["Y", "X"]]
+    write_jsonl(tmp_path / "references.jsonl", [*rows, rows[0] | {"speech_id": "gone"}])
+    with pytest.raises(ValueError, match="references.jsonl names gone"):
+        read_references(tmp_path, ["p"])
 
 
 def test_jobs_are_scored_apart_and_put_back_in_place(speeches):

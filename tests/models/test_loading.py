@@ -9,6 +9,7 @@ from parliabench_utils.models import packaged
 from parliabench_utils.models.loading import (
     check_adapter,
     keep_differentiable,
+    load_model,
     load_tokenizer,
     read_model_spec,
     weights_location,
@@ -118,3 +119,8 @@ def test_4_bit_layers_stay_differentiable_after_an_evaluation():
     after = gradient()
     assert before.abs().sum() > 0
     assert torch.equal(before, after)
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(ValueError, match="precision 'fp16' of 'smollm2-135m': expected fp32, bf16, nf4"):
+        load_model("smollm2-135m", precision="fp16")
