@@ -43,7 +43,7 @@ def test_references_are_in_rank_order_and_may_be_few_or_none(tmp_path):
     write_jsonl(tmp_path / "references.jsonl", rows)
     assert read_references(tmp_path, ["p", "q", "none", "p"]) == [["Y", "X"], ["Z"], [], ["Y", "X"]]
     write_jsonl(tmp_path / "references.jsonl", [*rows, rows[0] | {"speech_id": "gone"}])
-    with pytest.raises(ValueError, match="references.jsonl names gone"):
+    with pytest.raises(ValueError, match=r"references\.jsonl names gone"):
         read_references(tmp_path, ["p"])
 
 
