@@ -16,6 +16,7 @@ from typing import Any
 
 from parliabench_utils.run import manifest as manifests
 from parliabench_utils.run import stages
+from parliabench_utils.run.display import left_align_text
 from parliabench_utils.run.params import Common, schema_of, validate
 from parliabench_utils.run.project import outputs_root, project_root
 from parliabench_utils.run.seeds import seed_everything
@@ -80,6 +81,7 @@ def start(stage: str, namespace: dict[str, Any]) -> Run:
         raise ValueError(f"{stage}: the cell tagged `parameters` does not set {', '.join(absent)}")
     params = validate(stage, {name: namespace[name] for name in names})
     _set_up(params)
+    left_align_text()
     run = Run(stage, params)
     if os.environ.get(RUNNER_VARIABLE) != stage:
         run._interactive = manifests.Manifest.open(stage, params, mode="interactive")
