@@ -38,10 +38,14 @@ def train_in_processes(name: str, settings: TrainingSettings, folder: Path, seed
         [*launcher, *job], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if line.startswith("step "):  # the live log; the launcher's own lines are of use only after a failure
-            print(line, end="", flush=True)
+    try:
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("step "):  # the live log; the launcher's own lines are of use only after a failure
+                print(line, end="", flush=True)
+    except BaseException:  # a notebook's interrupt reaches this process alone
+        process.terminate()  # the launcher ends its processes
+        raise
     if process.wait():
         raise RuntimeError(f"training {name} in {processes} processes failed:\n{''.join(lines[-60:])}")
     return int(checkpoint.name.split("-")[1]) if checkpoint else 0

@@ -1,11 +1,15 @@
 """One process against two, by torchrun on the CPU: the same losses, killed and resumed too."""
 
 import shutil
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 import test_finetune as t
 
+from parliabench_utils.models.distributed import train_in_processes
 from parliabench_utils.models.finetune import last_checkpoint, train
 from parliabench_utils.models.loading import read_model_spec
 from parliabench_utils.models.training_card import finetune_model
@@ -47,3 +51,21 @@ def test_a_failure_in_a_process_is_told(run):
         finetune_model(NAME, bad, run, 42)
     assert last_checkpoint(run / "03_finetune" / NAME) is None
     shutil.rmtree(run / "03_finetune")
+
+
+def test_an_interrupt_ends_the_processes(run, monkeypatch):
+    started, popen = [], subprocess.Popen
+
+    def patient(_, **settings):
+        waits = "import time; print('step 1', flush=True); time.sleep(600)"
+        started.append(popen([sys.executable, "-c", waits], **settings))
+        return started[0]
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("parliabench_utils.models.distributed.subprocess.Popen", patient)
+    monkeypatch.setattr("builtins.print", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_in_processes(NAME, replace(t.SETTINGS, n_processes=2), run, 42)
+    assert started[0].wait(timeout=20) == -signal.SIGTERM
