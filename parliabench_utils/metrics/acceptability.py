@@ -121,14 +121,18 @@ def features(sentences: Sequence[str], encoder: str = "all-MiniLM-L6-v2") -> np.
     """float64 (n_sentences, 1920 for MiniLM): mean hidden state of layers 1-3, mean |difference of neighbours| of 1-2."""
     import torch
 
-    from parliabench_utils.models.encoders import padded_batches
+    from parliabench_utils.models.encoders import padded_batches, read_batches
 
     tokenizer, model = _lower_layers(encoder)
-    rows: dict[int, np.ndarray] = {}
-    for batch, inputs in padded_batches(sentences, tokenizer, LIMIT):
+
+    def read(part: tuple[list[int], Any]) -> tuple[list[int], np.ndarray]:
+        batch, inputs = part
         with torch.inference_mode():
             hidden = model(**inputs, output_hidden_states=True).hidden_states[1:]
-        rows |= dict(zip(batch, _pooled(hidden, inputs["attention_mask"]), strict=True))
+        return batch, _pooled(hidden, inputs["attention_mask"])
+
+    parts = read_batches(read, padded_batches(sentences, tokenizer, LIMIT))
+    rows = {i: row for batch, found in parts for i, row in zip(batch, found, strict=True)}
     return np.stack([rows[i] for i in range(len(sentences))]).astype(np.float64)
 
 

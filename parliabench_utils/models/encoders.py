@@ -115,8 +115,7 @@ def read_batches(read: Callable[[Any], Any], batches: Iterable[Any]) -> list[Any
     """`read(batch)` of every batch, in order; on a CPU as many at a time as torch has threads, one thread each.
 
     A small matrix product gains little from a second thread, and while one batch is prepared another is read. What a
-    batch gives then depends on its own texts alone, not on the number of threads. `read` must not ask a model for all
-    its hidden states, which transformers collects in the model itself.
+    batch gives then depends on its own texts alone, not on the number of threads.
     """
     import torch
 

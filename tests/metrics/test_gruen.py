@@ -216,3 +216,17 @@ def test_classifier_tells_damage_in_unseen_speeches(tmp_path):
         fit_acceptability(tmp_path, texts[:2], seed=1)
     with pytest.raises(FileNotFoundError, match="02_dataset"):
         read_acceptability(tmp_path / "nowhere")
+
+
+def test_acceptability_s_features_do_not_depend_on_the_number_of_threads():
+    import torch
+
+    from parliabench_utils.metrics.acceptability import features
+
+    sentences, before = [f"My Lords, clause {i} stands " + "part " * i for i in range(1, 60)], torch.get_num_threads()
+    made = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        made.append(features(sentences))
+    torch.set_num_threads(before)
+    np.testing.assert_array_equal(*made)
