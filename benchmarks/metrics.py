@@ -101,8 +101,7 @@ def row(
 ) -> dict:
     """One line: the largest difference of the two ways' values, the median seconds of each, the ratio.
 
-    `bound` adds the highest ratio that equal values allow: ours would do its matrix products at the machine's best rate,
-    and nothing else.
+    `bound` adds the ratio if ours did its matrix products at the machine's best rate, and nothing else.
     """
     values: dict[str, np.ndarray] = {}
     ways = {"ours": lambda: values.update(ours=ours()), "theirs": lambda: values.update(theirs=theirs())}

@@ -117,10 +117,10 @@ if needed:
     train_rows, references = (read_jsonl(run.folder / "02_dataset" / f"{n}.jsonl") for n in ("train", "references"))
     fitting = [row for row in train_rows if p.min_words <= row["n_words"] <= p.max_words]
     examples = nearest_examples(prompts, fitting, references, checks.encoder, needed)
-lacking = sum(len(examples.get(prompt["prompt_id"], ())) < needed for prompt in prompts)
-run.note("prompts_with_fewer_examples", lacking)
+    lacking = sum(len(found) < needed for found in examples.values())
+    run.note("prompts_with_fewer_examples", lacking)
+    print(f"prompts whose party has fewer: {lacking} of {len(prompts)}")
 print(f"training speeches a prompt that are shown or stand in for an answer: {needed or 'none, no such type'}")
-print(f"prompts whose party has fewer: {lacking} of {len(prompts)}")
 
 # %% [markdown]
 # All first attempts come before the second ones, so that the prompts that failed share a batch. After a restart only

@@ -120,7 +120,8 @@ def _scores(given: object, where: str, ignored: Counter) -> dict[str, float]:
 def import_published(path: Path, folder: Path) -> pd.DataFrame:
     """Write the speeches of `path` in the layout of stages 01 to 07 under `folder`, which must be new; returns the score frame.
 
-    There are no human speeches, no training set and no adapters in such a run, and its files say so by being empty.
+    A prompt to which a model and type say nothing gets a row without a speech, as 04 writes it. There are no human speeches,
+    no training set and no adapters in such a run, and its files say so by being empty.
     """
     if folder.exists():
         raise ValueError(f"{folder} is there already: give the run another name or remove it")
@@ -136,7 +137,9 @@ def import_published(path: Path, folder: Path) -> pd.DataFrame:
         folder / "03_finetune/README.md", f"Nothing was trained here: the speeches were read from {path.name}.\n"
     )
     for (model, kind), part in scores.groupby(SET, sort=False):
-        _write_set(folder, model, kind, part.sort_values(["prompt_id", "variant"]))
+        silent = prompts.loc[~prompts["prompt_id"].isin(part["prompt_id"]), ["prompt_id"]]
+        silent = silent.assign(variant=0, model=model, type=kind, generated_speech=None, n_words=0)
+        _write_set(folder, model, kind, pd.concat([part, silent]).sort_values(["prompt_id", "variant"]))
     answered = (
         scores.dropna(subset=["generated_speech"]).groupby("prompt_id")[SET].apply(lambda p: len(p.drop_duplicates()))
     )

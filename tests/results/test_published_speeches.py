@@ -100,6 +100,14 @@ def test_an_imported_run_has_the_scores_again(rows, tmp_path):
         import_published(path, folder)
 
 
+def test_a_prompt_that_a_model_lacks_has_a_row_without_a_speech(rows, tmp_path):
+    folder = tmp_path / "run"
+    import_published(written(tmp_path / "speeches.jsonl", rows[:5] + rows[6:]), folder)
+    sets = present_sets(folder, MODELS.values(), ["baseline", "fine-tuned"])
+    joined = join_scores(folder, sets, "flow-judge")
+    assert (len(joined), joined["generated_speech"].isna().sum(), len(kept_prompts(folder))) == (48, 1, 11)
+
+
 @pytest.mark.parametrize(
     "notebooks", [("08_statistics",), pytest.param(("08_statistics", "09_figures"), marks=pytest.mark.slow)]
 )
