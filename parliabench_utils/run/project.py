@@ -7,6 +7,7 @@ True
 """
 
 import os
+import tempfile
 from pathlib import Path
 
 
@@ -31,14 +32,31 @@ def outputs_root() -> Path:
 def cache_folder(name: str) -> Path:
     """A folder for things that can be made again (converted weights, embeddings), shared by all runs of a user.
 
-    The environment variable PARLIABENCH_CACHE moves it. Entries are keyed by content hashes, so it is always safe to delete.
+    The environment variable PARLIABENCH_CACHE moves it. Entries are keyed by content hashes, so it is always safe to delete. Raises
+    ValueError that names the variable where the folder cannot be made or written.
     """
     from platformdirs import user_cache_path
 
-    base = Path(os.environ.get("PARLIABENCH_CACHE") or user_cache_path("parliabench"))
+    base = Path(os.environ.get("PARLIABENCH_CACHE") or user_cache_path("parliabench")).expanduser()
     folder = base / name
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    try:
+        if not base.parts[0].startswith("~"):  # HOME is unset and nobody knows the user's
+            folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise ValueError(
+            f"the cache folder {folder} cannot be written ({error.strerror}): set the environment variable PARLIABENCH_CACHE "
+            "to a folder that can"
+        ) from error
+
+
+def lend_home() -> None:
+    """Where HOME cannot be written (compute nodes, service users), libraries keep their caches below PARLIABENCH_CACHE, if it is set."""
+    home = os.path.expanduser("~")
+    if os.environ.get("PARLIABENCH_CACHE") and not os.access(home, os.W_OK | os.X_OK):
+        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "TRITON_HOME"):
+            os.environ.setdefault(name, str(cache_folder(f"libraries/{name.lower()}")))
 
 
 def corpus_folder(corpus: str, data_root: str) -> Path:
