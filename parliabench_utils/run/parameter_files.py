@@ -13,11 +13,13 @@ ValueError: line 1: run: 007 has a leading zero; write the number without it; te
 import codecs
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
-NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")  # 100 at most: names of jobs and files grow from it
+NAME = re.compile(
+    r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?"
+)  # 100 at most: names of jobs and files grow from it
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")  # no file can be called so on Windows
 MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -59,7 +61,9 @@ def read_given_text(path: Path) -> str:
     data = data[len(mark) :]
     if not mark and b"\0" in data:
         line = data[: data.index(b"\0")].count(b"\n") + 1
-        raise ValueError(f"{path}, line {line}: a NUL byte: no text, or UTF-16 without its mark; save the file as UTF-8")
+        raise ValueError(
+            f"{path}, line {line}: a NUL byte: no text, or UTF-16 without its mark; save the file as UTF-8"
+        )
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -108,7 +112,7 @@ def load_yaml(text: str) -> Any:
 class _Loader(yaml.SafeLoader):
     """A safe loader that refuses a key given twice, where YAML would let the later one win, and a scalar of two meanings."""
 
-    yaml_implicit_resolvers: dict = {}  # its own, filled below
+    yaml_implicit_resolvers: ClassVar[dict] = {}  # its own, filled below
 
     def __init__(self, stream: str):
         super().__init__(stream)

@@ -37,26 +37,29 @@ def cache_folder(name: str) -> Path:
     """
     from platformdirs import user_cache_path
 
-    base = Path(os.environ.get("PARLIABENCH_CACHE") or user_cache_path("parliabench")).expanduser()
-    folder = base / name
+    base = Path(os.environ.get("PARLIABENCH_CACHE") or user_cache_path("parliabench"))
     try:
-        if not base.parts[0].startswith("~"):  # HOME is unset and nobody knows the user's
-            folder.mkdir(parents=True, exist_ok=True)
+        folder = base.expanduser() / name
+        folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # RuntimeError: HOME is unset and nobody knows the user's
         raise ValueError(
-            f"the cache folder {folder} cannot be written ({error.strerror}): set the environment variable PARLIABENCH_CACHE "
-            "to a folder that can"
+            f"the cache folder {base / name} cannot be written ({getattr(error, 'strerror', '') or error}): set the environment "
+            "variable PARLIABENCH_CACHE to a folder that can"
         ) from error
 
 
 def lend_home() -> None:
-    """Where HOME cannot be written (compute nodes, service users), libraries keep their caches below PARLIABENCH_CACHE, if it is set."""
-    home = os.path.expanduser("~")
-    if os.environ.get("PARLIABENCH_CACHE") and not os.access(home, os.W_OK | os.X_OK):
-        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "TRITON_HOME"):
-            os.environ.setdefault(name, str(cache_folder(f"libraries/{name.lower()}")))
+    """Where HOME cannot be written (compute nodes, service users), libraries cache below PARLIABENCH_CACHE, if it is set."""
+    home = os.environ.get("HOME") or ""
+    if not os.environ.get("PARLIABENCH_CACHE") or os.access(home, os.W_OK | os.X_OK):
+        return
+    if (fetched := Path(home, ".cache/huggingface")).is_dir():
+        os.environ.setdefault("HF_HOME", str(fetched))  # what is fetched there can still be read
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "TRITON_HOME"):
+        if not os.environ.get(name):
+            os.environ[name] = str(cache_folder(f"libraries/{name.lower()}"))
 
 
 def corpus_folder(corpus: str, data_root: str) -> Path:
