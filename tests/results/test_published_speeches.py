@@ -21,6 +21,7 @@ PARTIES = {"Labour": "Centre-left", "Conservative": "Centre-right", "Bishops": "
 def record(i: int, model: str, kind: str, rng: np.random.Generator) -> dict:
     party = list(PARTIES)[i % 3]
     scores = {m.name: float(rng.uniform(0.2, 0.8) if m.kind == "computed" else rng.integers(1, 11)) for m in METRICS}
+    scores["PPL"] += 20
     return {
         "Party": party, "Topic": ["Law", "Energy"][i % 2], "Political Orientation": PARTIES[party], "Section": f"Bridges {i}",
         "House": "House of Commons", "Prompts": [f"Will the Minister mend bridge {i}?"], "Model": model, "Type": kind,
@@ -57,7 +58,8 @@ def test_model_names(name, model, tmp_path):
 
 
 def test_the_same_prompt_twice_is_matched_in_turn(rows, tmp_path):
-    frame = load_published(written(tmp_path / "speeches.jsonl", [*rows, *rows]))
+    again = [row | {"Generated Speech": row["Generated Speech"] + " Again."} for row in rows]
+    frame = load_published(written(tmp_path / "speeches.jsonl", [*rows, *again]))
     assert frame["prompt_id"].nunique() == 24
     assert not frame.duplicated(["prompt_id", "variant", "model", "type"]).any()
 
