@@ -167,7 +167,7 @@ figure = draw_dataset(kept)
 #
 # The paper splits single speeches at random. Neighbours in a debate then stand on both sides, and a model that has learnt the one
 # has an easier time with the other. The table shows which share of the test speeches has such a companion in training: a near-copy
-# (one training speech has at least half of its runs of eight words), a speech of the same debate, speaker or day.
+# (one training speech has at least the share `near_copy` of its runs of words), a speech of the same debate, speaker or day.
 
 # %%
 from parliabench_utils.corpus.dataset import every_split
