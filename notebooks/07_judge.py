@@ -207,8 +207,8 @@ if run.writes_summary:
     asked = ask_all(groups, engine, summary / "trust.jsonl", label="Checks", cache=replies_kept, **options)
 
 # %% [markdown]
-# The second judge sees the same speeches. In the demo it is the same small model on another scale, `second_points`, so that it tests the scale only;
-# two judges of different families would be worth more.
+# The second judge sees the same speeches. In the demo it is the same small model on another scale, `second_points`, so that it
+# tests the scale only; two judges of different families would be worth more.
 
 # %%
 from parliabench_utils.metrics.judge_trust import second_questions
