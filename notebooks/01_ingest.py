@@ -146,7 +146,8 @@ by_rule.assign(share=(by_rule["utterances"] / len(speeches)).round(4))
 
 # %% [markdown]
 # `no speaker` and `unknown speaker` are utterances without a name, or with one that is not in the list; `several speakers` is what
-# more than one person said at once, which is no party's; `none` is a speaker without a party on that day. They stay in this table with an empty party, and notebook 02 drops them by name.
+# more than one person said at once, which is no party's; `none` is a speaker without a party on that day. They stay in this table
+# with an empty party, and notebook 02 drops them by name.
 #
 # The orientation of a party comes from the corpus's own list of organisations. Releases before 4.0 state none; for those the UK's
 # values of release 4.0 are used, and this line says which it was. Where a parliamentary group states none, the party behind it does.

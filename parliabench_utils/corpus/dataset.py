@@ -95,7 +95,7 @@ def _remedy(rule: str, rules: KeepRules, left: "pd.Series", n_words: "pd.Series"
         "section excluded": f"shorten excluded_sections ({', '.join(rules.excluded_sections)})",
         "too short": f"lower min_words ({rules.min_words}; the longest of them has {n_words.max()})",
         "too long": f"raise max_words ({rules.max_words}; the shortest of them has {n_words.min()})",
-        "party below min_speeches": f"lower min_speeches ({rules.min_speeches}; the largest party has {left.max() if len(left) else 0})",
+        "party below min_speeches": f"lower min_speeches ({rules.min_speeches}; the largest party has {left.max()})",
     }
     return next(text for name, text in remedies.items() if rule.startswith(name))
 

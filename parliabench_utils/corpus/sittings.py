@@ -160,10 +160,11 @@ def _place_in_debate(
 ) -> tuple[str, list, list]:
     """Return (kind, ids of the questions answered, their words, the same words once).
 
-    A chair's words are conduct of business in every parliament; the other rules are the UK's. Questions wait until someone who asked none of them speaks: that is the answer, and it takes them all. The chair and procedure
-    in between change nothing, but a minister's "No." is the answer, though no speech; the exchange that follows an answer
-    answers no listed question. A peer who asks and speaks, in one breath or at length thereafter, opens a debate: among those who
-    take part it is the government that answers.
+    A chair's words are conduct of business in every parliament; the other rules are the UK's. Questions wait until someone who
+    asked none of them speaks: that is the answer, and it takes them all. The chair and procedure in between change nothing, but
+    a minister's "No." is the answer, though no speech; the exchange that follows an answer answers no listed question. A peer
+    who asks and speaks, in one breath or at length thereafter, opens a debate: among those who take part it is the government
+    that answers.
     """
     kind = cleaning.question_kind(text, here.house, here.urgent_note) if here.is_uk and role != "chair" else None
     if kind:

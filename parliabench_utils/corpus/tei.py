@@ -40,7 +40,8 @@ def read_corpus(
     with its name and line, or with `on_error="quarantine"` is set aside. `DataFrame.attrs` holds `dropped` (a list of
     `{"id", "rule", "text"}`, files set aside have the rule `unreadable file`), `unlisted` (a line for each utterance of a
     speaker whom no list knows; its row is there, without a party), `not_listed` (day files that the root does not include, which
-    are not read), `moved` (day files that were read from another place than the one that the root names), `corpus_id`, `title`, `edition`, `orientation_source` and `n_files`.
+    are not read), `moved` (files that were read from another place than the one that the root names), `corpus_id`, `title`,
+    `edition`, `orientation_source` and `n_files`.
     """
     if on_error not in ON_ERROR:
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(ON_ERROR)}")
