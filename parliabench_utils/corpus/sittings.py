@@ -334,7 +334,7 @@ def _house_of(tree: etree._Element, path: Path, corpus_id: str) -> str | None:
     evidence = [declared, organisations - {None}]
     if corpus_id == UK_CORPUS:
         chambers = [one_line(name.text) for name in tree.iterfind(f"{TEI}teiHeader//{TEI}setting/{TEI}name")]
-        evidence.append({side for word, side in UK_HOUSE_WORDS.items() if path.stem.endswith(f"-{word}")})
+        evidence.append({side for word, side in UK_HOUSE_WORDS.items() if path.stem.lower().endswith(f"-{word}")})
         evidence.append({side for word, side in UK_HOUSE_WORDS.items() if f"{word.title()} Chamber" in chambers})
     for sides in evidence:
         if len(sides) == 1:
