@@ -163,6 +163,8 @@ def stated_md5(html: str) -> str | None:
         r"(?P<name>ParlaMint[\w.-]{0,40}?\.tgz)|MD5\W(?:[^<]|<[^>]{0,300}>){0,60}?\b(?P<md5>[0-9a-fA-F]{32})\b", html
     ):
         name = match["name"] or name
+        if name is None:  # a page that puts the MD5 before its archive's name
+            return None
         if match["md5"] and name == ARCHIVE:
             found.add(match["md5"].lower())
     return f"md5:{found.pop()}" if len(found) == 1 else None

@@ -223,7 +223,7 @@ def _parts(element: etree._Element) -> Iterator[tuple[str, str]]:
 def _joined(before: str, gap: str, after: str) -> str:
     if gap == _PAGE and _is_hyphenated(before, after):
         return before[:-1] + after
-    if after.startswith(_ATTACHED):
+    if after.startswith(_ATTACHED) and not after.startswith(".."):
         return before + after
     goes_on = after.lstrip(_OPENERS)[:1].islower() or after.startswith(_ENDS)
     return f"{before} {after}" if gap != _PARAGRAPH or goes_on or _is_closed(before) else f"{before}. {after}"

@@ -179,11 +179,17 @@ def test_the_runner_names_the_file_and_line_or_sets_the_file_aside(outputs, corp
     folder = corpus_with(BAD_FILES["broken XML"][0])
     with pytest.raises(StageFailed, match=rf"CorpusError: .*{DAY}.xml:3: not well-formed XML"):
         run_notebook("01_ingest", "demo", {"corpus": str(folder)})
+    lords = sitting_xml(debate(u(9, "My Lords, the caf\ufffd is shut.")), LORDS)
+    (folder / f"{LORDS}.xml").write_text(lords, encoding="utf-8")
     run_notebook("01_ingest", "demo", {"corpus": str(folder), "on_error": "quarantine"})
     notes = read_manifest(outputs / "demo", "01_ingest")["notes"]
     assert notes["dropped"] == {"unreadable file": 1}
     assert len(notes["files_set_aside"]) == 1 and f"{DAY}.xml:3:" in notes["files_set_aside"][0]
     assert f"{DAY}.xml,unreadable file" in (outputs / "demo/01_ingest/dropped.csv").read_text()
+    assert notes["utterances_with_lost_characters"] == ["u9"]
+    assert "WARNING: 1 utterances with a lost character (U+FFFD) u9" in (
+        outputs / "demo/notebooks/01_ingest.log"
+    ).read_text(encoding="utf-8")
     assert "1 file set aside" in (outputs / "demo/notebooks/01_ingest.log").read_text()
 
 

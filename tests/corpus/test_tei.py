@@ -227,6 +227,7 @@ def test_no_full_stop_goes_into_a_sentence_that_something_cuts(corpus, cut):
         ("– two", "One – two"),
         ("; two", "One; two"),
         ("… and two", "One … and two"),
+        ("...and two", "One ...and two"),
     ],
 )
 def test_between_paragraphs_a_stop_is_put_back_unless_the_sentence_goes_on(corpus, second, joined):
