@@ -310,7 +310,13 @@ def test_the_md5_of_the_item_page_is_asked_of_the_archive(site, tmp_path, capsys
 
 @pytest.mark.parametrize(
     "html",
-    ["", "ParlaMint-GB.tgz", f"MD5 {'0' * 32} ParlaMint-GB.tgz", f"ParlaMint-GB.tgz MD5 {'0' * 32} MD5 {'1' * 32}"],
+    [
+        "",
+        "ParlaMint-GB.tgz",
+        f"MD5 {'0' * 32} ParlaMint-GB.tgz",
+        f"MD5 {'0' * 32} ParlaMint-GB.tgz MD5 {'1' * 32} ParlaMint-HR.tgz",
+        f"ParlaMint-GB.tgz MD5 {'0' * 32} MD5 {'1' * 32}",
+    ],
 )
 def test_what_is_not_surely_the_archives_md5_is_not_taken_for_it(html):
     assert download.stated_md5(html) is None
