@@ -28,10 +28,10 @@ demo: env        ## the whole benchmark on the embedded corpus with packaged mod
 	$(RUN_ALL) && $(BIN)/python -m parliabench_utils report --run demo
 
 test: env        ## unit, golden and property tests, every notebook on a small slice (under 15 minutes on 2 cores)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: env   ## the slow tests too
-	$(BIN)/python -m pytest -m "slow or not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow or not slow"
 
 lint: env        ## ruff: lint and format, notebooks too
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -129,7 +129,7 @@ def trainer_arguments(
         seed=settings.lora_seed,
         data_seed=settings.lora_seed,
         use_cpu=not torch.cuda.is_available(),
-        bf16=torch.cuda.is_available(),  # on a CPU the weights' own precision decides; autocast only costs time there
+        bf16=torch.cuda.is_available(),  # on a CPU everything is fp32
         ddp_find_unused_parameters=False,
         report_to="none",
         disable_tqdm=True,

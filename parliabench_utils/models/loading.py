@@ -22,6 +22,7 @@ from parliabench_utils.run.params import read_yaml
 from parliabench_utils.run.project import project_root
 
 Precision = Literal["fp32", "bf16", "nf4"]
+DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 Purpose = Literal["score", "generate", "train"]
 Specification = TypeVar("Specification", bound=BaseModel)
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")  # paper section 11.2
@@ -40,7 +41,7 @@ class ModelSpec(BaseModel):
     path: str | None = None  # source "path": a folder with safetensors; "gguf": the file, null takes the packaged one
     server_url: str | None = None  # source "server": base address of an OpenAI-compatible API, ends in /v1
     family: Literal["smollm2", "mistral", "llama3", "gemma2", "qwen2", "yi", "phi3"]
-    precision: Precision  # as trained: LoRA on fp32 or bf16, QLoRA on nf4
+    precision: Precision  # of the weights that LoRA (fp32, bf16) or QLoRA (nf4) trains on; a CPU computes in fp32
     prequantised: bool = False  # the checkpoint itself is 4-bit, it is not quantised on loading
     attention: Literal["sdpa", "eager"] = "sdpa"
     system_role: bool = True  # false: the system text is put in front of the user's (Gemma 2)
@@ -146,12 +147,21 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def computing_type():
+    """What 4-bit weights are multiplied in: float32 on a CPU, where bf16 is slow without units for it and its results
+    would depend on having them; bfloat16 on a GPU."""
+    import torch
+
+    return torch.float32 if default_device() == "cpu" else torch.bfloat16
+
+
 def load_base(spec: ModelSpec, precision: Precision):
     """The base weights at a precision, in evaluation mode; nf4 quantises on loading unless the file is 4-bit."""
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-    options: dict[str, Any] = {"dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
+    computing = computing_type() if precision == "nf4" else getattr(torch, DTYPES[precision])
+    options: dict[str, Any] = {"dtype": computing}
     if precision == "nf4":
         if find_spec("bitsandbytes") is None:
             raise ImportError(f"model {spec.name!r} is 4-bit and needs bitsandbytes: pip install bitsandbytes")
@@ -161,7 +171,7 @@ def load_base(spec: ModelSpec, precision: Precision):
                 load_in_4bit=True,
                 bnb_4bit_quant_type="nf4",
                 bnb_4bit_use_double_quant=True,
-                bnb_4bit_compute_dtype=torch.bfloat16,
+                bnb_4bit_compute_dtype=computing,
             )
     with quiet_loading():
         model = AutoModelForCausalLM.from_pretrained(
@@ -210,8 +220,8 @@ def check_adapter(adapter: Path, spec: ModelSpec) -> str:
 
 
 def running_precision(spec: ModelSpec, purpose: Purpose) -> Precision:
-    """The default: as trained for training; for the rest fp32 on a CPU (batch size changes nothing), bf16 on a GPU."""
-    if purpose == "train":
+    """The default: fp32 on a CPU (any CPU gives the same, batch size changes nothing), bf16 on a GPU; nf4 trains in nf4."""
+    if purpose == "train" and (spec.precision == "nf4" or default_device() != "cpu"):
         return spec.precision
     return "fp32" if default_device() == "cpu" else "bf16"
 
@@ -223,7 +233,7 @@ def _with_precision(spec: ModelSpec, wanted: Precision):
     model = load_base(spec, spec.precision if spec.precision == "nf4" else wanted)
     if spec.precision != "nf4" or wanted == "nf4":
         return model, wanted
-    model = model.dequantize().to(torch.float32 if wanted == "fp32" else torch.bfloat16)
+    model = model.dequantize().to(getattr(torch, DTYPES[wanted]))
     return model, f"nf4 dequantised to {wanted}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from parliabench_utils.models.finetune import TrainingResult, as_dataset, rows_after_packing, train
-from parliabench_utils.models.loading import ModelSpec, load_model, load_tokenizer, read_model_spec
+from parliabench_utils.models.loading import ModelSpec, computing_type, load_model, load_tokenizer, read_model_spec
 from parliabench_utils.models.packaged import file_sha256
 from parliabench_utils.models.prompting import encode, render_prompt, stop_ids
 from parliabench_utils.models.training_plan import (
@@ -54,7 +54,8 @@ def model_card(spec: ModelSpec, settings: TrainingSettings, facts: dict[str, Any
     lines = [
         f"# {markdown_text(spec.display)}, tuned on parliamentary speeches",
         "",
-        f"A LoRA adapter for `{spec.id}`, revision `{spec.revision or 'not pinned'}`, trained on {spec.precision} weights.",
+        f"A LoRA adapter for `{spec.id}`, revision `{spec.revision or 'not pinned'}`, trained on",
+        f"{spec.precision} weights, computed in {str(computing_type()).removeprefix('torch.')}.",
         f"Base licence: {markdown_text(spec.licence)}. The speeches are CC BY 4.0 (ParlaMint). It writes invented speeches:",
         "never present one as said by a member.",
         "",
