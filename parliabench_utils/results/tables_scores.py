@@ -8,7 +8,7 @@ import pandas as pd
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.results.cells import HUMAN, SMALL_GROUP, cell_means
 from parliabench_utils.results.compare import verdict
-from parliabench_utils.results.difficulty import DEFINITION
+from parliabench_utils.results.difficulty import DEFINITION, left_out
 from parliabench_utils.results.paper import PAPER_MODELS, published
 from parliabench_utils.results.stability import CONTEXTS
 from parliabench_utils.results.tabular import DASH, Table, number, p_value, span
@@ -131,8 +131,9 @@ def difficulty_table(frame: pd.DataFrame, column: str, inputs: tuple[Path, ...])
     unknown = (
         () if column == "Party" else ("Unknown is no position: it has no rank here, where the paper ranks it last.",)
     )
+    absent = left_out(frame)
     notes = (
-        DEFINITION,
+        DEFINITION + (f" Left out, as not every group has them or they have no spread: {absent}." if absent else ""),
         "The paper's own columns are in the CSV; they follow another, unpublished definition, so no difference is taken.",
         *unknown,
         SMALL_NOTE.replace(" a model", ""),
