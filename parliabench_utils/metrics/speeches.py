@@ -99,7 +99,9 @@ def write_scores(run: Any, speeches: pd.DataFrame, columns: Sequence[str], signa
 MIN_PAIRS = 5  # below, a set's rank correlation does not count
 
 
-def rank_correlations(speeches: pd.DataFrame, columns: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def rank_correlations(
+    speeches: pd.DataFrame, columns: Sequence[str]
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Spearman's rho of every two columns within each set (model, type), and their plain mean over the sets.
 
     Over all sets at once two numbers would seem to agree for no other reason than that sets differ in both. Returns three

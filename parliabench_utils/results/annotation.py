@@ -134,7 +134,7 @@ def _form(spec: JudgeSpec, items: list[Row], points: int) -> str:
 def read_annotation(folder: Path, files: list[Path]) -> pd.DataFrame:
     """Check the raters' files, write `annotation/ratings.csv` and `agreement.csv`, return the latter: one row a dimension.
 
-    Columns: `raters, items, missing` (empty cells), among raters `alpha` (ordinal, with `alpha_low, alpha_high`, by prompt), `kappa` (quadratic,
+    Columns: `raters, items, missing` (empty cells), among raters `alpha` (ordinal, with `alpha_low, alpha_high`), `kappa` (quadratic,
     mean over pairs), `icc` (A,1, on items that all rated); of raters' mean with the judge `judge_n, judge_kappa, judge_icc,
     judge_tau`, and `judge_tau_sets` over the means of models and types. ValueError lists every mistake with file and line.
     """
@@ -222,7 +222,7 @@ def _judge_scores(folder: Path, judge: str, key: pd.DataFrame) -> pd.DataFrame:
 
 def _agreement(name: str, ratings: pd.DataFrame, points: int) -> Row:
     wide = ratings.pivot_table(index="item", columns="rater", values="score", dropna=False)
-    table = wide.to_numpy(float).T  # (n_raters, n_items)
+    table = wide.to_numpy(float).T  # (n_raters, n_items); prompts were sampled, so the interval draws prompts
     prompts = ratings.drop_duplicates("item").set_index("item")["prompt_id"].reindex(wide.index)
     low, high = bootstrap_items(ordinal_alpha, table, clusters=prompts.to_numpy())
     complete = table[:, ~np.isnan(table).any(axis=0)]

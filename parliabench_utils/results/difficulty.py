@@ -53,9 +53,15 @@ def difficulty(scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str
     rows, values = rows[counted], values[counted]
     used = _shared(values, [rows["_group"], rows["model"]])
     means = values[used].groupby([rows["_group"], rows["model"]]).mean()
-    hard = 1.0 - means.mean(axis=1, skipna=False).unstack("model") if used else pd.DataFrame(index=sorted(set(rows["_group"])))
+    hard = (
+        1.0 - means.mean(axis=1, skipna=False).unstack("model")
+        if used
+        else pd.DataFrame(index=sorted(set(rows["_group"])))
+    )
     known = values.notna().any(axis=1)
-    n, n_human = (known[kinds].groupby(rows["_group"][kinds]).sum() for kinds in (rows["type"] == kind, rows["type"] == HUMAN))
+    n, n_human = (
+        known[kinds].groupby(rows["_group"][kinds]).sum() for kinds in (rows["type"] == kind, rows["type"] == HUMAN)
+    )
     per_model = hard.drop(columns=HUMAN, errors="ignore").reindex(n.index)
     human = hard[HUMAN] if HUMAN in hard else pd.Series(dtype=float)
     table = pd.DataFrame(

@@ -24,6 +24,7 @@ COLUMN = "Self-BLEU"
 JOB_COLUMN = "Self-BLEU of the job"  # notebook 05's
 PUBLISHED = "published"  # scores that somebody else computed: they stay as they are
 MANY_GROUPS = 20  # 2^20 ways to change places
+COLUMNS = ["model", "difference", "ci_low", "ci_high", "p", "unit", "n_prompts", "n_groups", "draws"]
 
 
 def settings_of(signature: str) -> tuple[str, int]:
@@ -62,9 +63,10 @@ def compared_self_bleu(scores: pd.DataFrame, group: str, max_n: int = 4) -> pd.D
 def self_bleu_test(
     rows: pd.DataFrame, group: str = "model", max_n: int = 4, draws: int = 2000, seed: int = 42
 ) -> pd.DataFrame:
-    """One row a model: difference (fine-tuned minus baseline), two-sided p, unit (what changes places), n_prompts, n_groups, draws.
+    """One row a model, COLUMNS: difference (fine-tuned minus baseline), two-sided p, unit (what changes places) and counts.
 
-    Only speeches of `pools` count, so both types have the same prompts. NaN where nothing can change places.
+    Only speeches of `pools` count, so both types have the same prompts. The 95 % interval reaches as far to both sides as 95 % of
+    the permuted differences do. NaN where nothing can change places.
     """
     published = group == PUBLISHED
     pool = rows["prompt_id"] if published else pools(rows, group)
@@ -80,11 +82,26 @@ def self_bleu_test(
         way = _swap_groups if unit == "group" else _swap_prompts
         difference, null = way(speeches, labels, max_n, draws, rng)
         shared = int((speeches.groupby("prompt_id")["type"].nunique() == 2).sum())
+        reach = np.percentile(np.abs(null), 95) if not np.isnan(null).any() else np.nan
         found.append(
-            {"model": model, "difference": difference, "p": _p_value(difference, null), "unit": unit}
-            | {"n_prompts": shared, "n_groups": int(both.sum()), "draws": draws}
+            {"model": model, "difference": difference, "ci_low": difference - reach, "ci_high": difference + reach}
+            | {"p": _p_value(difference, null), "unit": unit, "n_prompts": shared}
+            | {"n_groups": int(both.sum()), "draws": draws}
         )
-    return pd.DataFrame(found, columns=["model", "difference", "p", "unit", "n_prompts", "n_groups", "draws"])
+    return pd.DataFrame(found, columns=COLUMNS)
+
+
+def with_permuted(comparison: pd.DataFrame, test: pd.DataFrame) -> pd.DataFrame:
+    """A `compare` table with Self-BLEU's interval from `self_bleu_test`, and without its Wilcoxon p.
+
+    Both take the speeches for independent: with equal types such intervals miss 0 in a sixth of runs.
+    """
+    found = comparison.copy()
+    mine = found["metric"] == COLUMN
+    for column in ("ci_low", "ci_high"):
+        found.loc[mine, column] = found.loc[mine, "model"].map(test.set_index("model")[column])
+    found.loc[mine, "wilcoxon_p"] = np.nan
+    return found
 
 
 def _p_value(difference: float, null: np.ndarray) -> float:

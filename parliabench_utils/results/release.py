@@ -23,9 +23,9 @@ from parliabench_utils.run.provenance import file_hash
 PAPER_KEYS = ("Party", "Topic", "Political Orientation", "Section", "House", "Speech", "Prompts")
 ROLES = ("best", "median", "worst")
 RULE = (
-    "Of each model and type the best, the median and the worst speech by composite, which is the plain mean of the metrics that every "
-    "party has, each normalised to [0, 1] with 1 the good end. Only speeches that the tables compare can be chosen. Equal composites are put in "
-    "order of prompt and variant; of an even number the lower of the two middle ones is the median."
+    "Of each model and type the best, the median and the worst speech by composite, which is the plain mean of the metrics that "
+    "every party has, each normalised to [0, 1] with 1 the good end. Only speeches that the tables compare can be chosen. Equal "
+    "composites are put in order of prompt and variant; of an even number the lower of the two middle ones is the median."
 )
 AI_GENERATED = (
     "Every `Generated Speech` was written by a language model. No member said it, whatever party it is written for; do not pass it "

@@ -164,34 +164,38 @@ def verdicts(measures: pd.DataFrame, points: int) -> pd.DataFrame:
     rows = []
     for name in DIMENSIONS:
         found = measures[measures["dimension"] == name].set_index("check")
-        marks = {check: _passes(check, found.loc[check], points) for check in found.index}
-        rows.append({"dimension": name} | {word: "; ".join(c for c, m in marks.items() if m == word) for word in WORDS})
+        tests = {check: _passes(check, found.loc[check], points) for check in found.index if _decides(check)}
+        if tests.get(ALPHA):  # a greedy judge repeats itself by construction: it counts against a judge only
+            del tests[ALPHA]
+        names = [[check for check, ok in tests.items() if ok is mark] for mark in (True, False, None)]
+        rows.append({"dimension": name} | {word: "; ".join(checks) for word, checks in zip(WORDS, names, strict=True)})
     return pd.DataFrame(rows, columns=["dimension", *WORDS])
 
 
-WORDS = PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"
+WORDS = ("passed", "failed", "undecided")
+ALPHA = f"{AGAIN}: alpha"
+ENOUGH = dict.fromkeys((f"{REVERSED}: Kendall's tau", "second judge: ICC(A,1)", ALPHA), 0.5)
 
 
-def _passes(check: str, row: pd.Series, points: int) -> str | None:
-    """Whether a check speaks for the judge, one of WORDS; None for one that only describes."""
-    above = {f"{REVERSED}: Kendall's tau": 0.5, "second judge: ICC(A,1)": 0.5, f"{AGAIN}: alpha": 0.5}
-    above["standard deviation"] = NARROW * (points - 1)
-    control = check.startswith("above its control")
-    if not (control or check in above or check.startswith("points per 100 words")):
-        return None
+def _decides(check: str) -> bool:
+    """Whether a check speaks for or against a judge; the others only describe."""
+    slope = check.startswith("points per 100 words")
+    return slope or check in ENOUGH or check == "standard deviation" or check.startswith("above its control")
+
+
+def _passes(check: str, row: pd.Series, points: int) -> bool | None:
+    """Whether the judge passes; None where that cannot be told."""
     if np.isnan(row["value"]):
-        return UNDECIDED
+        return None
     if check.startswith("points per 100 words"):
-        return _length_verdict(row["low"], row["high"], points)
-    if control:
-        return PASSED if row["low"] > 0.5 else FAILED
-    if row["value"] < above[check]:
-        return FAILED
-    return None if check == f"{AGAIN}: alpha" else PASSED  # a greedy judge repeats itself by construction: no merit
+        return _blind_to_length(row["low"], row["high"], points)
+    if check.startswith("above its control"):
+        return bool(row["low"] > 0.5)
+    return bool(row["value"] >= (NARROW * (points - 1) if check == "standard deviation" else ENOUGH[check]))
 
 
-def _length_verdict(low: float, high: float, points: int) -> str:
+def _blind_to_length(low: float, high: float, points: int) -> bool | None:
     pays, blind = (share * (points - 1) for share in (PAYS, BLIND))
     if low > pays or high < -pays:
-        return FAILED
-    return PASSED if -blind < low and high < blind else UNDECIDED
+        return False
+    return True if -blind < low and high < blind else None
