@@ -53,8 +53,11 @@ def self_bleu(
 
 
 def require_variants(group: str, variants: int) -> None:
-    """ValueError where a prompt's variants are to be compared and 04 gave one speech a prompt: there would be no value."""
-    if group == "prompt" and variants < 2:
+    """ValueError where a prompt's variants are to be compared and models gave one speech a prompt: there would be no value.
+
+    `variants` is 0 where no model speaks.
+    """
+    if group == "prompt" and variants == 1:
         raise ValueError(
             "self_bleu_group: prompt compares a prompt's variants, and 04_generate gave one speech a prompt: set "
             "self_bleu_group to model or context, or variants_per_prompt of 04 to 2 or more and run 04 again"

@@ -162,8 +162,10 @@ def length_slope(frame: pd.DataFrame) -> tuple[float, float, float, int]:
     """
     import statsmodels.api as sm
 
-    data = frame.dropna(subset=["score", "n_words"])
+    data = frame.dropna(subset=["score", "n_words"]).astype({"score": float, "n_words": float})
     nothing = (float("nan"), float("nan"), float("nan"), len(data))
+    if data.empty:
+        return nothing
     prompts = "prompt_id" in data
     context = data.groupby(["prompt_id"] if prompts else ["Party", "Topic"]).ngroup().to_numpy()
     columns = pd.get_dummies(data["set"], drop_first=True, dtype=float)
