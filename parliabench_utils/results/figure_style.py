@@ -157,7 +157,7 @@ def heatmap(
     scale, colours = mpl.colors.Normalize(low, high if high > low else low + 1e-9), mpl.colormaps[palette]
     axes.imshow(np.ma.masked_invalid(data), cmap=colours, norm=scale, aspect="auto")
     for (row, column), value in np.ndenumerate(data):
-        text = "—" if np.isnan(value) else f"{value:.{decimals}f}"
+        text = "—" if np.isnan(value) else f"{value:z.{decimals}f}"
         light = np.isnan(value) or _luminance(colours(scale(value))) > 0.3
         axes.text(column, row, text, ha="center", va="center", fontsize=SMALL + 0.3, color=INK if light else "white")
     stands = len(values.columns) >= upright
