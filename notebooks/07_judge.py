@@ -38,7 +38,7 @@ max_attempts = 1  # how often a reply without a score is asked for; the constrai
 server_url = ""  # for a judge on an OpenAI-compatible server, e.g. http://localhost:8000/v1
 cache = True  # keep replies in the user's cache folder, by prompt, judge, parameters and seed: nothing is asked twice
 control_speeches = 4  # human speeches judged again, spoilt, to see what the judge notices
-repeat_speeches = 5  # at least so many are asked again, all sets of drawn prompts: same, shuffled, reversed rubric, second judge
+repeat_speeches = 5  # or a few more are asked again, all sets of drawn prompts: same, shuffled, reversed, second judge
 repeats = 3  # how often each of them is asked in all; not in the paper
 second_judge = (
     "smollm2-constrained"  # a second judge's file; empty: none. The demo's is the same model on another scale
