@@ -25,7 +25,7 @@
 # %% tags=["parameters"]
 run = "demo"  # name of the folder under outputs/
 profile = "demo"  # which parameter files were read
-seed = 42  # draws Self-BLEU's references where self_bleu_k is not 0
+seed = 42  # nothing is drawn here; all notebooks share these keys
 data_root = "data"  # not used here; all notebooks share these keys
 models = ["smollm2-135m", "smollm2-135m-nf4"]  # whose speeches are scored; the paper: five (Table 5)
 types = ["baseline", "fine-tuned"]  # each before and after tuning (section 5.3)
@@ -40,9 +40,10 @@ max_words = 512  # perplexity reads so many words of a speech (project page)
 batch_size = 8  # speeches that the language model reads at once (project page)
 distinct_per = "ngrams"  # divide by the n-grams (section 4.1), the "tokens" (project page), or what is "expected"
 distinct_vocabulary = 30522  # kinds of words to draw from; read with "expected" only
-self_bleu_group = "model"  # whom a speech is compared with: "prompt" (the paper), "context" or "model" (project page)
+self_bleu_group = (
+    "model"  # whom a speech is compared with: "prompt" (its variants; section 4.1), "context", "model" (project page)
+)
 self_bleu_n = 4  # longest n-gram
-self_bleu_k = 0  # 0: all others of the group; else so many, drawn, for groups of unequal size
 grammar = "causal"  # GRUEN's grammar: "causal" model and the classifier of 02, or "masked" models (the paper)
 masked_model = "bert-base-cased"  # not read when grammar is causal
 acceptability_model = "textattack/bert-base-uncased-CoLA"  # not read when grammar is causal
@@ -54,7 +55,9 @@ bertscore_idf = False  # weigh pieces by rarity
 bertscore_rescale = False  # only for encoders with a known baseline
 moverscore_encoder = "all-MiniLM-L6-v2"  # the paper: distilbert-base-uncased (project page)
 moverscore_layer = -1  # the last
-moverscore_idf = "references"  # "off", "references" (the same for every model) or "both" (the reference code)
+moverscore_idf = (
+    "references"  # "off", "references" (the same for every model) or "both" (the reference code; sets then differ)
+)
 moverscore_over = "mean"  # over a prompt's references: "mean" or "max"
 moverscore_cost = "euclidean"  # version 2: 1 / (1 + distance); "squared", version 1: 1 - distance
 
@@ -160,27 +163,31 @@ extremes(speeches, "Dist-2")
 # ## Self-BLEU: does a model say the same to everybody?
 #
 # BLEU of each speech against the other speeches of its group; 1 says that nothing is new, so lower is better. The paper
-# compares variants under one prompt; where a prompt has one speech (as in the demo) the group is all speeches of the
-# model. The value grows with the size of the group: compare models with as many speeches.
+# names variants under one prompt; where a prompt has one speech the group is all speeches of the model.
+#
+# The value grows with the size of the group, and it depends on what the others answer. The column that this notebook writes
+# is a job's own, over all its valid speeches; notebook 08 computes it again for what it compares. So does the table below,
+# for this call's jobs: as many speeches to the same prompts in each.
 
 # %%
 from parliabench_utils.metrics import self_bleu
 
-groups = {"prompt": "prompt_id", "context": "context_id", "model": "model"}[p.self_bleu_group]
+self_bleu.require_variants(p.self_bleu_group, speeches.attrs["variants"])
+groups = self_bleu.GROUP_COLUMNS[p.self_bleu_group]
 speeches["Self-BLEU"] = per_job(
     speeches,
-    lambda job: self_bleu.self_bleu(
-        job["generated_speech"].tolist(), job[groups].tolist(), p.self_bleu_n, p.self_bleu_k or None, p.seed
-    ),
+    lambda job: self_bleu.self_bleu(job["generated_speech"].tolist(), job[groups].tolist(), p.self_bleu_n),
 )
-signatures["Self-BLEU"] = self_bleu.signature(p.self_bleu_group, p.self_bleu_n, p.self_bleu_k or None, p.seed)
-by_job(speeches, ["Self-BLEU"])
+signatures["Self-BLEU"] = self_bleu.signature(p.self_bleu_group, p.self_bleu_n)
+same_prompts = self_bleu.comparable(speeches, p.self_bleu_group, p.self_bleu_n)
+alike = speeches.assign(**{"Self-BLEU": same_prompts})
+by_job(alike.dropna(subset="Self-BLEU"), ["Self-BLEU"])
 
 # %% [markdown]
 # The speech that owes least to the others, and the one that owes most:
 
 # %%
-extremes(speeches, "Self-BLEU")
+extremes(alike, "Self-BLEU")
 
 # %% [markdown]
 # The highest values go to set phrases that everybody uses, the lowest to a speech with words of its own, or to
@@ -343,14 +350,17 @@ print(f"of {len(chosen)} references were cut: {cut_references}")
 from parliabench_utils.metrics.speeches import boxes
 
 shown = ["PPL", "Dist-2", "Self-BLEU", "GRUEN", "BERTScore F1", "MoverScore"]
-boxes(speeches, shown).show()
+boxes(alike, shown).show()
 
 # %% [markdown]
-# Two metrics that rise and fall together say one thing twice; one that follows length says something about length. Ranks
-# are taken over all speeches, the members' own among them.
+# Two metrics that rise and fall together say one thing twice; one that follows length says something about length. Rank
+# correlations are taken within each model and type, the members' own among them, and averaged: over all speeches at once
+# two metrics would seem to agree for no other reason than that models differ in both.
 
 # %%
-speeches[[*shown, "n_words"]].corr("spearman").round(2)
+from parliabench_utils.metrics.speeches import rank_correlations
+
+rank_correlations(speeches, [*shown, "n_words"])[0].round(2)
 
 # %% [markdown]
 # ## What we learned

@@ -113,11 +113,13 @@ metrics = ("PSA", "Party Align", "Party Align residual")
 pd.concat({metric: extremes(speeches, metric).rename(columns={metric: "value"}) for metric in metrics})
 
 # %% [markdown]
-# Do they say the same? Rank correlations over these speeches, with the number of words beside them: a metric that
+# Do they say the same? Rank correlations within each set, averaged, with the number of words beside them: a metric that
 # mostly follows length would show it here.
 
 # %%
-speeches[["PSA", "Party Align", "margin", "Party Align residual", "n_words"]].corr("spearman").round(2)
+from parliabench_utils.metrics.speeches import rank_correlations
+
+rank_correlations(speeches, ["PSA", "Party Align", "margin", "Party Align residual", "n_words"])[0].round(2)
 
 # %% [markdown]
 # ## The map

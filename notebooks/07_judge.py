@@ -38,7 +38,7 @@ max_attempts = 1  # how often a reply without a score is asked for; the constrai
 server_url = ""  # for a judge on an OpenAI-compatible server, e.g. http://localhost:8000/v1
 cache = True  # keep replies in the user's cache folder, by prompt, judge, parameters and seed: nothing is asked twice
 control_speeches = 4  # human speeches judged again, spoilt, to see what the judge notices
-repeat_speeches = 5  # speeches of all models and types asked again: same, shuffled, reversed rubric, second judge
+repeat_speeches = 5  # or a few more are asked again, all sets of drawn prompts: same, shuffled, reversed, second judge
 repeats = 3  # how often each of them is asked in all; not in the paper
 second_judge = (
     "smollm2-constrained"  # a second judge's file; empty: none. The demo's is the same model on another scale
@@ -185,15 +185,17 @@ plt.show()
 # sentences shuffled (coherence), the party of their prompt exchanged (political appropriateness), a speech on another topic in
 # their place (relevance), filler (all six). Of a judge that guesses, the original wins half the time.
 #
-# A few speeches of all models and types are asked again: with new seeds, with the six dimensions in another order, with the rubric
+# Which speeches is drawn by the run's seed, for the first ones would be those of the corpus's first days. Of some prompts the
+# speeches of all models and types are asked again: with new seeds, with the six dimensions in another order, with the rubric
 # turned round so that 1 is best, and by a second judge. This half is done once, where all models are judged together.
 
 # %%
 from parliabench_utils.metrics.judge_trust import control_questions, repeat_questions, sample_speeches
 
 human = speeches.get(("human", "human"), [])
-spoilt = control_questions(human[: p.control_speeches], human, spec, p.points, p.seed)
-sample = sample_speeches(speeches, p.repeat_speeches)
+chosen = sample_speeches({("human", "human"): human}, p.control_speeches, p.seed)
+spoilt = control_questions(chosen, human, spec, p.points, p.seed)
+sample = sample_speeches(speeches, p.repeat_speeches, p.seed)
 again = repeat_questions(sample, spec, p.points, p.repeats, p.seed)
 groups = [*spoilt, *again] if run.writes_summary else []
 pd.Series([group[0].ids["check"] for group in groups]).value_counts(sort=False)
@@ -237,23 +239,34 @@ trust.style.hide(axis="index")
 # How to read it: a judge that gives nearly everybody the same mark has a small standard deviation. A greedy judge with a constrained
 # ending repeats itself by construction, so its perfect alpha says nothing for it. If it read the rubric, turning the rubric round
 # would turn its ranking round; if it only counted words, its scores would follow length.
+#
+# Length is compared within a set and prompt, as a set may be both longer and better. Whoever surely pays for it fails, whoever
+# surely pays next to nothing passes; where the interval is too wide for either, the check is undecided, and so is one that could
+# not be measured.
 
 # %%
-found = verdicts(measures, p.points)
-for row in found.itertuples():
-    print(
-        f"{row.dimension} passes: {row.passed or 'nothing'}\n{'':{len(row.dimension)}} fails:  {row.failed or 'nothing'}"
-    )
-run.note("trust", {row.dimension: {"passed": row.passed, "failed": row.failed} for row in found.itertuples()})
+from parliabench_utils.results.trust import BLIND, PAYS, WORDS
+
+scale = p.points - 1
+print(f"pays for length: more than {PAYS * scale:g} points for 100 words; blind to it: less than {BLIND * scale:g}\n")
+found = verdicts(measures, p.points).set_index("dimension")
+for name, row in found.iterrows():
+    print("\n".join(f"{name} {word}: {row[word] or 'nothing'}" for word in WORDS), end="\n\n")
+run.note("trust", found.to_dict("index"))
 
 # %% [markdown]
-# Then how much the six have in common: correlations near 1 mean one opinion under six names.
+# Then how much the six have in common, within each set and averaged: correlations near 1 mean one opinion under six names. (Over
+# all sets at once a judge that only likes one model would seem to have one opinion.)
 
 # %%
-wide = scores.pivot_table(
-    index=["model", "type", "prompt_id", "variant"], columns="dimension", values="score", sort=False
-)
-wide.corr(method="spearman").round(2)
+from parliabench_utils.metrics.judge import DIMENSIONS
+from parliabench_utils.metrics.speeches import rank_correlations
+
+by_speech = ["model", "type", "prompt_id", "variant"]
+wide = scores.pivot_table(index=by_speech, columns="dimension", values="score", sort=False).reindex(columns=DIMENSIONS)
+rho, n, sets = rank_correlations(wide.reset_index(), DIMENSIONS)
+print(f"{int(n.to_numpy().max())} speeches of {int(sets.to_numpy().max())} sets")
+rho.round(2)
 
 # %% [markdown]
 # ## What we learned

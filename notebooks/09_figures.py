@@ -125,7 +125,7 @@ Image(figures.write_figure(hard, run.folder), width=480)
 # ## Orientations and stability (Figures 8 and s1)
 
 # %%
-from parliabench_utils.results.cells import compared_rows
+from parliabench_utils.results.cells import compared_rows, generated
 
 source = statistics / "scores.parquet"
 rows = compared_rows(pd.read_parquet(source))
@@ -148,8 +148,8 @@ source = statistics / "correlations.csv"
 Image(figures.write_figure(figures.s3(read_csv(source), note, (source,)), run.folder), width=900)
 
 # %% [markdown]
-# Agreement among dimensions may only mean that one mood colours all six. The harder test is whether a score knows a human speech
-# from a generated one:
+# Each correlation is taken within a set and averaged. Agreement among dimensions may only mean that one mood colours all six. The
+# harder test is whether a score knows a human speech from a generated one:
 
 # %%
 source = statistics / "human_preference.csv"
@@ -169,7 +169,7 @@ from parliabench_utils.results.report_parts import model_rows, warnings
 
 scores = release.with_composite(pd.read_parquet(statistics / "scores.parquet"), release.normalisation_of(run.folder))
 specs = [read_model_spec(model) for model in run.params.models]
-caution = warnings(run.folder, specs, run.params.judge, rows["prompt_id"].nunique())
+caution = warnings(run.folder, specs, run.params.judge, generated(rows)["prompt_id"].nunique())
 release.write_release(run.folder, scores, names, model_rows(specs), caution)
 release.representative(scores)[["model", "type", "role", "composite", "Party", "Topic", "generated_speech"]]
 

@@ -275,8 +275,9 @@ def _judge_scores(folder: Path, judge: str, key: pd.DataFrame) -> pd.DataFrame:
 
 def _agreement(name: str, ratings: pd.DataFrame, points: int) -> Row:
     wide = ratings.pivot_table(index="item", columns="rater", values="score", dropna=False)
-    table = wide.to_numpy(float).T  # (n_raters, n_items)
-    low, high = bootstrap_items(ordinal_alpha, table)
+    table = wide.to_numpy(float).T  # (n_raters, n_items); prompts were sampled, so the interval draws prompts
+    prompts = ratings.drop_duplicates("item").set_index("item")["prompt_id"].reindex(wide.index)
+    low, high = bootstrap_items(ordinal_alpha, table, clusters=prompts.to_numpy())
     complete = table[:, ~np.isnan(table).any(axis=0)]
     kappas = [quadratic_kappa(a, b, points) for a, b in combinations(complete, 2)] if complete.size else []
     items = ratings.groupby("item").agg(

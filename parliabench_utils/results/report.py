@@ -21,7 +21,7 @@ from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.models.loading import read_model_spec
 from parliabench_utils.results import report_parts as parts
 from parliabench_utils.results.browser import browser
-from parliabench_utils.results.cells import HUMAN
+from parliabench_utils.results.cells import HUMAN, generated
 from parliabench_utils.results.figure_style import DPI
 from parliabench_utils.results.report_findings import significance
 from parliabench_utils.results.scores import kept_prompts
@@ -92,7 +92,8 @@ def _csp_hash(script: str) -> str:
 
 def _content(folder: Path, scores: pd.DataFrame, profile: str, models: Sequence[str], judge: str) -> dict[str, Any]:
     kept = kept_prompts(folder)
-    compared = scores.loc[scores["compared"], "prompt_id"].nunique()
+    spoken = generated(scores)
+    compared = spoken.loc[spoken["compared"], "prompt_id"].nunique()
     specs = [read_model_spec(model) for model in models]
     return {
         "run": folder.name,

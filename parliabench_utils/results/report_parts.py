@@ -126,7 +126,7 @@ def missing_scores(scores: pd.DataFrame, kept: Sequence[str], compared: int) -> 
         {
             "stage": "08_statistics",
             "reason": "answered prompts without all ratings",
-            "rows": f"{len(set(kept)) - compared:,}",
+            "rows": f"{max(len(set(kept)) - compared, 0):,}",
         },
         {"stage": "08_statistics", "reason": "prompts that remain and are compared", "rows": f"{compared:,}"},
     ]

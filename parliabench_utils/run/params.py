@@ -162,7 +162,6 @@ class TextMetrics(Job):
     distinct_vocabulary: int = Field(30522, ge=2)
     self_bleu_group: Literal["prompt", "context", "model"] = "model"
     self_bleu_n: int = Field(4, ge=1)
-    self_bleu_k: int = Field(0, ge=0)
     grammar: Literal["causal", "masked"] = "causal"
     masked_model: str = "bert-base-cased"
     acceptability_model: str = "textattack/bert-base-uncased-CoLA"

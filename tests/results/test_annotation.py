@@ -15,6 +15,7 @@ from parliabench_utils.cli import main
 from parliabench_utils.models.judge_prompting import DIMENSIONS
 from parliabench_utils.results.agreement import (
     absolute_icc,
+    bootstrap_items,
     length_slope,
     ordinal_alpha,
     pair_agreement,
@@ -289,11 +290,83 @@ def test_length_slope_and_shares():
             "n_words": rng.integers(50, 400, 200),
             "Party": rng.choice(list("ABC"), 200),
             "Topic": rng.choice(list("XY"), 200),
+            "set": "m/baseline",
         }
     )
     bias = frame["Party"].map({"A": 0, "B": 2, "C": 4})
     slope, low, high, n = length_slope(frame.assign(score=3 + 0.01 * frame["n_words"] + bias + rng.normal(0, 0.1, 200)))
     assert slope == pytest.approx(1, abs=0.05) and low < slope < high and n == 200
     assert np.isnan(length_slope(frame.head(4).assign(score=1.0))[0])
+    assert np.isnan(
+        length_slope(frame.assign(score=1.0, n_words=50, prompt_id=range(200)))[0]
+    )  # nothing varies in a prompt
     assert share_interval(np.array([1, 1, 0.5, np.nan]))[::3] == (pytest.approx(2.5 / 3), 3)
     assert np.isnan(share_interval(np.array([np.nan]))[0])
+
+
+def rated_by_prompt(seed: int, n_prompts: int, sets: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    """Two raters (2, n_items) who differ in how they take a prompt, and the prompt of each item."""
+    rng = np.random.default_rng(seed)
+    prompt = np.repeat(np.arange(n_prompts), sets)
+    level = rng.normal(0, 1.2, n_prompts)[prompt] + rng.normal(0, 0.5, prompt.size)
+    apart = rng.normal(0, 0.8, n_prompts)[prompt]
+    both = [5 + level + sign * apart + rng.normal(0, 0.4, prompt.size) for sign in (1, -1)]
+    return np.clip(np.round(both), 1, 10), prompt
+
+
+def missed(n_prompts: int, runs: int, draws: int) -> float:
+    """Share of runs whose interval, by prompt, misses the alpha of a population of prompts."""
+    truth = np.mean([ordinal_alpha(rated_by_prompt(10**6 + i, 1500)[0]) for i in range(3)])
+    found = []
+    for seed in range(runs):
+        ratings, prompt = rated_by_prompt(seed, n_prompts)
+        found.append(bootstrap_items(ordinal_alpha, ratings, draws, seed, clusters=prompt))
+    low, high = np.array(found).T
+    return float(np.mean((low > truth) | (truth > high)))
+
+
+def test_the_interval_of_alpha_draws_prompts():
+    ratings, prompt = rated_by_prompt(1, 12)
+    (low, high), (by_item_low, by_item_high) = (
+        bootstrap_items(ordinal_alpha, ratings, 200, 1, clusters=c) for c in (prompt, None)
+    )
+    assert high - low > 1.4 * (by_item_high - by_item_low)
+    one_each = np.arange(ratings.shape[1])
+    assert bootstrap_items(ordinal_alpha, ratings, 50, 1, one_each) == bootstrap_items(ordinal_alpha, ratings, 50, 1)
+    assert np.isnan(bootstrap_items(ordinal_alpha, ratings[:, :10], 50, 1, prompt[:10])[0])  # two prompts
+    assert missed(12, 40, 100) <= 0.15  # by items it is .3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_prompts", [12, 40])
+def test_ninety_five_of_a_hundred_intervals_of_alpha_hold(n_prompts):
+    assert 0.02 <= missed(n_prompts, 400, 300) <= 0.08
+
+
+def speeches_of_a_blind_judge(seed: int, n_prompts: int, sets: int = 5, pays: float = 0.0) -> pd.DataFrame:
+    """Scores that follow set, prompt and (by `pays` points for 100 words) length, which follows set and prompt too."""
+    rng = np.random.default_rng(seed)
+    prompt, place = np.divmod(np.arange(n_prompts * sets), sets)
+    n_words = 120 + 40 * place + rng.normal(0, 30, n_prompts)[prompt] + rng.normal(0, 25, prompt.size)
+    score = 4 + 0.7 * place + rng.normal(0, 0.6, n_prompts)[prompt] + rng.normal(0, 0.8, prompt.size)
+    frame = pd.DataFrame({"score": score + pays * n_words / 100, "n_words": n_words, "prompt_id": prompt, "set": place})
+    return frame.assign(Party=[list("ABC")[p % 3] for p in prompt], Topic="X")
+
+
+def share_that_misses_0(n_prompts: int, runs: int, pays: float = 0.0) -> float:
+    slopes = [length_slope(speeches_of_a_blind_judge(i, n_prompts, pays=pays))[1:3] for i in range(runs)]
+    return float(np.mean([not low <= 0 <= high for low, high in slopes]))
+
+
+def test_a_judge_that_is_blind_to_length_has_no_slope_though_sets_differ():
+    assert share_that_misses_0(30, 60) <= 0.12
+    assert share_that_misses_0(100, 10, pays=1.0) == 1
+    frame = speeches_of_a_blind_judge(0, 200)
+    assert abs(length_slope(frame.drop(columns="prompt_id"))[0]) < 0.6  # party and topic in the prompt's place
+    assert length_slope(frame.assign(set=1).drop(columns="prompt_id"))[0] > 1.2  # sets thrown together
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_prompts", [18, 100])
+def test_slopes_of_a_blind_judge_hold_0(n_prompts):
+    assert 0.03 <= share_that_misses_0(n_prompts, 400) <= 0.08

@@ -49,7 +49,7 @@ def score_tables(rows: pd.DataFrame) -> list[tables.Table]:
         tables.table13(comparison, NAMES, ()),
         tables.anova_display(s.anova_table(rows), NAMES, ()),
         tables.mixed_display(s.mixed_models(rows), NAMES, ()),
-        tables.selection_display(s.composition(rows, draws=20), ()),
+        tables.selection_display(s.composition(rows, draws=20), NAMES, ()),
         tables.memorisation_display(s.memorisation_summary(s.memorisation(rows, ["the hon. Member"])), NAMES, ()),
     ]
 
