@@ -207,6 +207,7 @@ CHECKS: tuple[Callable[[str, ValidationSettings], bool], ...] = (
     corrupted_ending, refusal,
 )  # fmt: skip
 REASONS = tuple(check.__name__ for check in CHECKS)
+NO_ANSWER = "no_answer"  # the reason of an attempt for which a server gave no text to check
 
 
 def prompt_text(prompt: Mapping[str, Any]) -> str:
