@@ -79,6 +79,8 @@ class EmbeddingCache:
             begin = self._seen.get(path, 0)
             if path.stat().st_size < begin:  # deleted and begun again
                 begin = 0
+                for key in [key for key, (file_of_key, _) in self._place.items() if file_of_key == path]:
+                    del self._place[key]
             file.seek(begin)
             while len(block := file.read(RECORDS_AT_ONCE * size)) >= size:
                 for start in range(0, len(block) - size + 1, size):

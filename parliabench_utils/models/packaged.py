@@ -46,10 +46,11 @@ def current_sha256(path: Path) -> str:
 
 
 def folder_sha256(folder: Path) -> str:
-    """Hex sha256 of a folder's weights: of its `*.safetensors`; of several, the sha256 of their digests in the names' order."""
-    digests = [current_sha256(file) for file in sorted(Path(folder).glob("*.safetensors"))]
-    if not digests:
-        raise FileNotFoundError(f"{folder} holds no *.safetensors: weights of other formats are not loaded")
+    """Hex sha256 of a folder's weights: of its `*.safetensors` (else `pytorch_model*.bin`); of several, of their digests in order."""
+    files = sorted(Path(folder).glob("*.safetensors")) or sorted(Path(folder).glob("pytorch_model*.bin"))
+    if not files:
+        raise FileNotFoundError(f"{folder} holds no weights (*.safetensors)")
+    digests = [current_sha256(file) for file in files]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 

@@ -7,6 +7,7 @@ are sent as token ids, rendered here as everywhere else, so that a server can ne
     ServerModel("http://localhost:8000/v1", "a/model").complete([[1, 5]], [11], sampling, 200, ["</s>"])   # [("My Lords, …", "stop")]
 """
 
+import base64
 import json
 import os
 import random
@@ -125,10 +126,13 @@ class Server:
                 raise ValueError("no address of a server")
             user, password = unquote(parts.username or ""), unquote(parts.password or "")
             key = "" if user or password else api_key()
-            self._secrets = [secret for secret in (key, password, parts.password) if secret]
+            query = dict(parse_qsl(parts.query))
+            basic = base64.b64encode(f"{user}:{password}".encode()).decode()
+            known = (key, password, parts.password or "", basic, *query.values())
+            self._secrets = [secret for secret in known if len(secret) > 3]  # shorter ones stand in any text
             return httpx.Client(
                 base_url=self.url + "/",
-                params=dict(parse_qsl(parts.query)),
+                params=query,
                 auth=(user, password) if user or password else None,
                 headers={"Authorization": f"Bearer {key}"} if key else {},
                 timeout=httpx.Timeout(timeout, connect=min(timeout, 30.0)),

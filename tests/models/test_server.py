@@ -112,7 +112,7 @@ def test_a_refusal_that_no_prompt_mends_ends_the_run(code):
 
 def test_a_server_that_answers_nothing_ends_the_run():
     model = served(lambda request: httpx.Response(500, text="down"))
-    with pytest.raises(ServerStoppedError, match="20 requests in a row got no answer; the last: .*HTTP 500: down"):
+    with pytest.raises(ServerStoppedError, match=r"20 requests in a row got no answer; the last: .*HTTP 500: down"):
         model.complete([[1]] * 25, list(range(25)), SAMPLING, 5, [])
 
 
@@ -243,6 +243,11 @@ def test_a_judge_whose_server_is_not_there_is_named_with_the_remedy():
 
 
 def test_a_server_can_only_generate():
-    spec = read_model_spec("smollm2-135m").model_copy(update={"source": "server", "server_url": "http://server/v1"})
-    with pytest.raises(ValueError, match="neither be trained nor score"):
+    spec = read_model_spec("smollm2-135m").model_copy(
+        update={"source": "server", "server_url": "http://me:SECRET@server/v1"}
+    )
+    with pytest.raises(ValueError, match="sha256 cannot be checked for source: server"):
+        load_model(spec, purpose="score")
+    spec = spec.model_copy(update={"sha256": None})
+    with pytest.raises(ValueError, match=r"server \(http://server/v1\); it can neither be trained nor score"):
         load_model(spec, purpose="score")
