@@ -44,7 +44,7 @@ def open_engine(spec: JudgeSpec, points: int = 10, server_url: str = ""):
         return ServerEngine(spec, server_url, points)
     if server_url:
         raise ValueError(
-            f"judge {spec.name!r} runs in process, but server_url is {public_url(server_url)!r}: empty one"
+            f"judge {spec.name!r} runs in process, but server_url is {public_url(server_url)!r}: empty one of the two"
         )
     loaded = load_model(spec.model, precision=spec.precision)
     return (TextEngine if spec.ending == "free" else ConstrainedEngine)(loaded, spec, points)
@@ -127,7 +127,7 @@ class ConstrainedEngine:
     def _feedback(self, prompts: list[JudgePrompt], seeds: list[int]) -> list[str]:
         """Free feedback of each prompt, cut where the judge closes it or begins a verdict."""
         ids = [_encoded(self.loaded, q.text, "<feedback>") for q in prompts]
-        texts = _generated(self.loaded, self.spec, ids, seeds, self.spec.feedback_tokens)
+        texts = _generated(self.loaded, self.spec, ids, seeds, self.spec.feedback_tokens, plain=True)
         return [text.split("</feedback>")[0].split("<score>")[0].strip() for text, _ in texts]
 
     def distribution(self, prompts: list[JudgePrompt]):
@@ -225,13 +225,15 @@ def _encoded(loaded: LoadedModel, user: str, answer: str = "") -> list[int]:
 
 
 def _generated(
-    loaded: LoadedModel, spec: JudgeSpec, ids: list[list[int]], seeds: list[int], limit: int
+    loaded: LoadedModel, spec: JudgeSpec, ids: list[list[int]], seeds: list[int], limit: int, plain: bool = False
 ) -> list[tuple[str, str]]:
-    """Newly generated text without the prompt, and why it ended. Special tokens stay: some families mark their thoughts by them."""
+    """Newly generated text without the prompt, and why it ended. Some families mark their thoughts by special tokens: they stay,
+    but for `plain` text, which is put into a prompt again.
+    """
     tokenizer, sampling = loaded.tokenizer, Sampling(spec.temperature, spec.top_p, 1.0)
     stops = tokenizer.convert_tokens_to_ids(loaded.spec.stop)
     new = decode_batch(loaded.model, ids, seeds, sampling, limit, stops, tokenizer.pad_token_id)
-    return [(tokenizer.decode(answer, skip_special_tokens=False), finish) for answer, finish in new]
+    return [(tokenizer.decode(answer, skip_special_tokens=plain), finish) for answer, finish in new]
 
 
 def chat_text(tokenizer, user: str) -> str:
