@@ -120,7 +120,8 @@ next(rows[0] for rows in judged.values() if rows)
 # %% [markdown]
 # ## How replies are read
 #
-# The last verdict counts, it must lie within the scale, and what cannot be read is missing. The paper gives such cases -1
+# What a judge thinks before it speaks is no verdict; a line or JSON that says the score is one. The last verdict counts, it must lie
+# within the scale, and what cannot be read, or can be read in two ways, is missing. The paper gives such cases -1
 # (section 10.8.1); averaged, they would pull a mean down for reasons that have nothing to do with the speech.
 
 # %%
@@ -140,6 +141,12 @@ replies += [
     "I cannot rate this.",
     "<feedback>It begins",
 ]
+replies += [
+    "<think>Perhaps <score>4</score>, but",
+    "Score: 7\nA score of 9 would need more evidence.",
+    '{"feedback": "Clear.", "score": 8}',
+    "Score: 7 or 8",
+]
 pd.DataFrame([{"reply": text, **vars(parse_judgement(text, (1, 10)))} for text in replies]).drop(columns="feedback")
 
 # %% [markdown]
@@ -155,7 +162,8 @@ scores = judgements_frame(judged)
 failures = failure_table(scores)
 rated = scores.groupby(["model", "type", "prompt_id", "variant"], sort=False)["score"].count() == 6
 facts = {"asked": len(scores), "failed": int(scores["score"].isna().sum()), "speeches with all six": int(rated.sum())}
-run.note("judgements", facts | {"from the cache": replies_kept.used if p.cache else 0})
+cached = {"from the cache": replies_kept.used, "damaged in the cache": replies_kept.damaged} if p.cache else {}
+run.note("judgements", facts | cached)
 failures.groupby(["model", "type"], sort=False)[["n_judged", "n_failed"]].sum().assign(
     speeches_with_all_six=rated.groupby(["model", "type"]).sum()
 )

@@ -18,6 +18,7 @@ from parliabench_utils.models.loading import (
     running_precision,
     weights_location,
 )
+from parliabench_utils.models.packaged import file_sha256
 from parliabench_utils.models.training_plan import TrainingSettings
 from parliabench_utils.run.artefacts import write_json
 
@@ -96,10 +97,9 @@ def save_adapter(model, spec: ModelSpec, folder: Path, sha256: str | None) -> No
     try:
         model.save_pretrained(scratch, safe_serialization=True, save_embedding_layers=False)  # LoRA leaves them alone
         (scratch / "README.md").unlink(missing_ok=True)  # PEFT's empty card; ours stands beside the adapter
-        write_json(
-            scratch / "base.json",
-            {"id": spec.id, "revision": spec.revision, "precision": spec.precision, "sha256": sha256},
-        )
+        files = {file.name: file_sha256(file) for file in sorted(scratch.iterdir())}
+        base = {"id": spec.id, "revision": spec.revision, "precision": spec.precision, "sha256": sha256}
+        write_json(scratch / "base.json", base | {"files": files})
         for file in scratch.iterdir():
             file.chmod(0o644)
         scratch.chmod(0o755)

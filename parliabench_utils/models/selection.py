@@ -11,7 +11,13 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parliabench_utils.models.validation import REASONS, ValidationSettings, similarity_to_prompt, validate_speech
+from parliabench_utils.models.validation import (
+    NO_ANSWER,
+    REASONS,
+    ValidationSettings,
+    similarity_to_prompt,
+    validate_speech,
+)
 from parliabench_utils.run.artefacts import read_jsonl, write_csv, write_json
 from parliabench_utils.run.stages import HUMAN
 
@@ -74,7 +80,8 @@ def split_prompts(speeches: "pd.DataFrame") -> tuple[list[str], dict[str, list[s
 def failure_counts(speeches: "pd.DataFrame") -> "pd.DataFrame":
     """How many speeches each check rejected: model, type, attempt, reason, count, share of that attempt's speeches.
 
-    A speech can fail several checks; reason `any` counts it once. Attempts without a failure have a row `any`, 0.
+    A speech can fail several checks; reason `any` counts it once, and `no_answer` one for which a server gave no text. Attempts
+    without a failure have a row `any`, 0.
     """
     import pandas as pd
 
@@ -83,7 +90,9 @@ def failure_counts(speeches: "pd.DataFrame") -> "pd.DataFrame":
         for attempt in range(1, int(group["attempts"].max()) + 1):
             made = int((group["attempts"] >= attempt).sum())
             rejected = [r[attempt - 1] for r in group["rejections"] if len(r) >= attempt]
-            counts = {"any": len(rejected)} | {r: sum(r in reasons for reasons in rejected) for r in REASONS}
+            counts = {"any": len(rejected)} | {
+                r: sum(r in reasons for reasons in rejected) for r in (*REASONS, NO_ANSWER)
+            }
             rows += [
                 {"model": model, "type": kind, "attempt": attempt, "reason": r, "count": n, "share": n / made}
                 for r, n in counts.items()

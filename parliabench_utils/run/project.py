@@ -7,6 +7,7 @@ True
 """
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -71,3 +72,22 @@ def corpus_folder(corpus: str, data_root: str) -> Path:
         return Path(__file__).resolve().parents[1] / "corpus/mini"
     given = project_root() / corpus
     return (given if given.exists() else project_root() / data_root / corpus).resolve()
+
+
+PLAIN_URL = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*://)?(?:[^/?#]*@)?"
+    r"(?P<place>(?:\[[0-9a-f:.]+\]|[^/?#@:\[\]]*)(?::\d+)?(?:/[^?#@]*)?)(?:[?#]|\Z)",
+    re.IGNORECASE,
+)
+
+
+def public_url(url: str) -> str:
+    """`url` as it may be shown or kept: without user name, password, query and fragment, which may hold secrets.
+
+    Of what is no address (a password with a slash in it reads as one) nothing is shown.
+
+    >>> public_url("https://me:secret@host:8000/v1?key=secret")
+    'https://host:8000/v1'
+    """
+    plain = PLAIN_URL.match(url)
+    return f"{plain['scheme'] or ''}{plain['place']}" if plain else "(not a URL)"
