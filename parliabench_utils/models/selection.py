@@ -4,7 +4,7 @@ The end of notebook 04, before what tuning changed (`tuning.py`).
 The paper keeps only prompts with a valid speech from all ten model-type pairs (section 5.3).
 
     from parliabench_utils.models.selection import read_generated, split_prompts
-    kept, left_out = split_prompts(read_generated(run.folder, run.model_types))
+    kept, left_out = split_prompts(read_generated(this_run.folder, this_this_run.model_types))
 """
 
 from collections import Counter

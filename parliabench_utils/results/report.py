@@ -1,7 +1,7 @@
 """The report of a run: `outputs/<run>/report.html`, one file that needs no network (notebook 09, `make demo`).
 
-write_report(run.folder, scores, profile="demo", models=models, judge=judge, browser_prompts=24, seed=42)
-print(headline(run.folder))
+write_report(this_run.folder, scores, profile="demo", models=models, judge=judge, browser_prompts=24, seed=42)
+print(headline(this_run.folder))
 
 It can be read without JavaScript; with it the speeches can be filtered and sorted. Only the two scripts that the page comes with
 may run: its content policy names them by their hashes.
