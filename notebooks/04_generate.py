@@ -69,7 +69,8 @@ from parliabench_utils.models.loading import load_tokenizer, read_model_spec
 from parliabench_utils.models.prompting import render_prompt
 from parliabench_utils.run.artefacts import read_jsonl
 
-prompts = read_jsonl(this_run.folder / "02_dataset/prompts.jsonl")
+shards = this_run.shards
+prompts = [row for row in read_jsonl(this_run.folder / "02_dataset/prompts.jsonl") if row["shard"] in shards]
 settings = GenerationSettings.from_params(p)
 spec = read_model_spec(this_run.model_types[0][0])
 print(render_prompt(spec, load_tokenizer(spec), prompts[0], min_words=p.min_words, max_words=p.max_words))
@@ -139,11 +140,11 @@ from parliabench_utils.models.generation import (
 
 asked_precision = None if p.precision == "auto" else p.precision
 for name, kind in this_run.model_types:
-    todo = pending_shards(this_run.folder, name, kind, this_run.shards)
+    todo = pending_shards(this_run.folder, name, kind, shards)
     if todo:
         loaded = load_speaker(name, kind, this_run.folder, asked_precision)
         generate_pair(loaded, kind, prompts, todo, settings, checks, this_run.folder, p.seed, examples)
-fingerprints = read_fingerprints(this_run.folder, this_run.model_types, this_run.shards)
+fingerprints = read_fingerprints(this_run.folder, this_run.model_types, shards)
 this_run.note("models", fingerprints)
 
 # %% [markdown]
@@ -156,7 +157,7 @@ from textwrap import shorten
 
 from parliabench_utils.models.selection import read_generated
 
-speeches = read_generated(this_run.folder, this_run.model_types)
+speeches = read_generated(this_run.folder, this_run.model_types, shards)
 first = speeches[speeches["prompt_id"] == prompts[0]["prompt_id"]].fillna({"generated_speech": ""})
 for row in first.itertuples():
     print(f"--- {row.model}, {row.type}, attempt {row.attempts} ---\n{shorten(row.generated_speech, 600)}\n")
@@ -179,7 +180,7 @@ summary(speeches).round(2)
 # %%
 from parliabench_utils.models.selection import failure_counts, human_failures
 
-human = read_generated(this_run.folder, [("human", "human")])
+human = read_generated(this_run.folder, [("human", "human")], shards)
 by_id = {prompt["prompt_id"]: prompt for prompt in prompts}
 failures = pd.concat([failure_counts(speeches), human_failures(human, by_id, checks)], ignore_index=True)
 failures.pivot_table(

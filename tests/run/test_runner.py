@@ -11,6 +11,7 @@ import pytest
 
 from parliabench_utils.run import manifest, params, provenance, runner, stages
 from parliabench_utils.run.runner import StageFailed, run_notebook
+from parliabench_utils.run.staging import staging_folder
 from tests.conftest import ROOT
 
 NOTEBOOK = """\
@@ -34,6 +35,11 @@ class Toy(params.Common):
     folder: str = ""
 
 
+def staged(outputs):
+    """Where the toy works until it is done; a real notebook gets it from `start`."""
+    return staging_folder(outputs / "toy", "toy")
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch, outputs):
     """A project with one notebook, `toy`, that reads `input.txt` and writes `toy.csv`."""
@@ -41,7 +47,7 @@ def project(tmp_path, monkeypatch, outputs):
     (root / "notebooks").mkdir(parents=True)
     (root / "params/demo").mkdir(parents=True)
     (root / "params/demo/common.yaml").write_text("run: toy\n")
-    (root / "params/demo/toy.yaml").write_text(f"folder: {outputs / 'toy'}\n")
+    (root / "params/demo/toy.yaml").write_text(f"folder: {staged(outputs)}\n")
     (root / "input.txt").write_text("input")
     stage = stages.Stage("toy", "Toy", (), lambda p, f: [root / "input.txt"], lambda p, f: [f / "toy.csv"])
     monkeypatch.setitem(params.SCHEMAS, "toy", Toy)
@@ -137,7 +143,7 @@ def test_a_notebook_that_writes_nothing_is_a_failure(project, outputs):
 
 def test_partial_rows_live_as_long_as_parameters_inputs_and_code(project, outputs):
     write(project, "raise RuntimeError")
-    partial = outputs / "toy/toy.csv.partial"
+    partial = staged(outputs) / "toy.csv.partial"
     with pytest.raises(StageFailed):
         run_notebook("toy", "demo", {})
     partial.write_text("half")
@@ -154,26 +160,6 @@ def test_kernels_keep_no_history_and_leave_the_environment_alone(project, output
     write(project, WRITES + "\nassert not get_ipython().history_manager.enabled")
     run_notebook("toy", "demo", {})
     assert dict(os.environ) == before
-
-
-def test_a_lock_is_freed_when_its_holder_is_killed(outputs):
-    code = (
-        "from parliabench_utils.run.manifest import _locked; from pathlib import Path; import sys, time;"
-        "_locked(Path(sys.argv[1]), 'job'); print('held', flush=True); time.sleep(60)"
-    )
-    holder = subprocess.Popen([sys.executable, "-c", code, str(outputs)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    assert holder.stdout.readline() == "held\n"
-    waiter = subprocess.Popen([sys.executable, "-c", code, str(outputs)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    time.sleep(2)
-    assert waiter.poll() is None
-    holder.send_signal(signal.SIGKILL)
-    line = waiter.stdout.readline()
-    while "waiting" in line:
-        line = waiter.stdout.readline()
-    assert line == "held\n"
-    waiter.kill()
-    holder.wait()
-    waiter.wait()
 
 
 def test_command_line_exit_codes():
