@@ -13,7 +13,7 @@ from parliabench_utils.run.runner import StageFailed, Stopped, run_notebook
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status 0 when all went well, 1 when a stage failed, 2 for a wrong call, parameter, input or disk; a signal's is 128 + it."""
+    """Exit status 0 when all went well, 1 when a stage failed, 2 for a wrong call, parameter, input or disk, 128 + a signal."""
     options = _parser().parse_args(arguments)
     try:
         options.command(options)

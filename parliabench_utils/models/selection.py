@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 def generated_rows(folder: Path, model: str, kind: str, shards: list[int] | None = None) -> list[dict[str, Any]]:
     """All rows of a model and type, shard by shard, as `prompts.jsonl` of the run in `folder` names the shards.
 
-    With `shards` only those of these shards' prompts: a job of one shard must not wait for the others. FileNotFoundError where a shard is missing. ValueError where its rows are not the prompts' ones: a prompt lacking, twice
-    with the same variant, or unknown. Files of shards that no prompt names any more are left alone.
+    With `shards` only those of these shards' prompts: a job of one shard does not wait for the others. FileNotFoundError where a
+    shard is missing. ValueError where its rows are not the prompts' ones: a prompt lacking, twice with the same variant, or
+    unknown. Files of shards that no prompt names any more are left alone.
     """
     shard_of = {row["prompt_id"]: row.get("shard", 0) for row in read_jsonl(folder / "02_dataset/prompts.jsonl")}
     chosen = sorted(set(shard_of.values())) if shards is None else shards

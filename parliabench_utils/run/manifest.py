@@ -1,8 +1,8 @@
 """The manifest of a stage: what went in, what came out, with which code and versions, and whether it can be trusted.
 
-`Manifest.open` does the runner's steps 4 to 6: hash, claim the outputs, decide whether they are still valid, lay out the job's staging
-folder, mark as running. `done` puts its outputs in place, the manifest last: `outputs/<run>/manifests/<stage>[-model-type-shard].json`
-is the last whole run's, whatever an attempt after it came to. Before there is a whole run, the attempt's record stands there.
+`Manifest.open` does the runner's steps 4 to 6: hash, claim the outputs, decide whether they are still valid, lay out the job's
+staging folder, mark as running. `done` puts the outputs in place, the manifest last. `outputs/<run>/manifests/<job>.json` is the
+last whole run's, whatever an attempt after it came to; before there is a whole run, the attempt's record stands there.
 
 >>> from parliabench_utils.run.params import Job
 >>> job_name("04_generate", Job(model="smollm2-135m"))
