@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import subprocess
 
 import pandas as pd
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from parliabench_utils.results.codebook import undescribed
 from parliabench_utils.run.artefacts import read_jsonl
 from parliabench_utils.run.stages import STAGES
-from tests.slices import run_all, run_stage
+from tests.conftest import ROOT
+from tests.slices import command, environment, run_all, run_stage
 
 TABLES = [f"table{n:02d}" for n in range(1, 14)]
 DIMENSIONS = ("J_Coh", "J_Conc", "J_Rel", "J_Auth", "J_PolApp", "J_Qual")
@@ -57,10 +59,11 @@ def test_the_report_is_one_file_that_loads_nothing_from_elsewhere(run):
 
 def test_all_models_and_types_answer_the_same_prompts(run):
     prompts = {row["prompt_id"] for row in read_jsonl(run / "02_dataset/prompts.jsonl")}
-    files = sorted((run / "04_generate").glob("*/*/shard-0.jsonl"))
-    assert len(files) == 3
-    for file in files:
-        assert {row["prompt_id"] for row in read_jsonl(file)} == prompts
+    folders = [folder for folder in (run / "04_generate").glob("*/*") if folder.is_dir()]
+    assert len(folders) == 3
+    for folder in folders:
+        rows = [row for file in folder.glob("shard-*.jsonl") for row in read_jsonl(file)]
+        assert {row["prompt_id"] for row in rows} == prompts
 
 
 def test_no_judge_dimension_is_constant(run):
@@ -80,3 +83,28 @@ def test_another_seed_moves_the_speeches_and_their_scores(slice_outputs):
     )
     both = one.merge(other, on=["prompt_id", "variant"], suffixes=("", " other"))
     assert (both["PPL"] != both["PPL other"]).all()
+
+
+def test_two_shards_side_by_side_and_alone_give_the_rows_of_one_call(slice_outputs):
+    run = slice_outputs / "shards"
+    shutil.copytree(slice_outputs / "slice", run)
+    shutil.rmtree(run / "04_generate/smollm2-135m")
+    shutil.rmtree(run / "04_generate/summary")
+    (run / "manifests/04_generate.json").unlink()
+    calls = [
+        command("04_generate", "shards") + ["--model", "smollm2-135m", "--type", kind, "--shard", shard]
+        for kind, shard in (("baseline", "0"), ("baseline", "1"))
+    ]
+    both = [subprocess.Popen(c, cwd=ROOT, env=environment(slice_outputs), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for c in calls]  # fmt: skip
+    for process in both:
+        printed, _ = process.communicate()
+        assert process.returncode == 0, printed
+        assert "waiting" not in printed
+    alone = command("04_generate", "shards") + ["--model", "smollm2-135m", "--type", "fine-tuned", "--shard", "1"]
+    subprocess.run(alone, cwd=ROOT, env=environment(slice_outputs), check=True, capture_output=True)
+    made = {file: file.stat().st_ino for file in (run / "04_generate").glob("*/*/shard-*.jsonl")}
+    assert len(made) == 4  # two of the base, one of the tuned model, and the human one
+    run_stage("04_generate", slice_outputs, "shards")
+    assert all(file.stat().st_ino == inode for file, inode in made.items())  # the last call makes only what is missing
+    records = [json.loads((slice_outputs / r / "manifests/04_generate.json").read_text()) for r in ("shards", "slice")]
+    assert records[0]["outputs"] == records[1]["outputs"]
