@@ -82,7 +82,7 @@ class Manifest:
         job = cls.prepare(stage, params, mode)
         claim, waited = Claim.wait_for(job.folder, job.name, job.outputs, mode)
         try:
-            job = cls.prepare(stage, params, mode) if waited else job
+            job = cls.prepare(stage, params, mode) if waited else job  # the other job may have made an input anew
             job.claim = claim
             return job._started()
         except BaseException:
@@ -90,13 +90,15 @@ class Manifest:
             raise
 
     @classmethod
-    def prepare(cls, stage: str, params: Common, mode: str, known: "Manifest | None" = None) -> "Manifest":
-        """The job with its hashes, nothing written; what `known`, another job of this stage, has hashed is taken from it."""
+    def prepare(
+        cls, stage: str, params: Common, mode: str, known: dict[Path, str] | None = None, code: str | None = None
+    ) -> "Manifest":
+        """The job with its hashes, nothing written; `known` keeps the hash of each file, `code` is that of the stage if at hand."""
         folder = outputs_root() / params.run
         inputs = STAGES[stage].inputs(params, folder)
         _require(stage, [*inputs, *needed_files(stage, params, folder)], folder)
-        hashes = provenance.describe(inputs, folder, known=known.inputs if known else None)
-        code = known.code if known else provenance.code_hash(project_root() / "notebooks" / f"{stage}.py")
+        hashes = provenance.describe(inputs, folder, known=known)
+        code = code or provenance.code_hash(project_root() / "notebooks" / f"{stage}.py")
         mark = provenance.fingerprint(_selected(params), hashes, code)
         return cls(stage, params, mode, folder, hashes, code, mark)
 
@@ -154,11 +156,12 @@ class Manifest:
     def _outputs_of_cut_jobs(self) -> set[Path]:
         """Valid outputs of calls that did a part of this one (`--model`, `--type`, `--shard`): they are not made again."""
         kept: set[Path] = set()
+        known: dict[Path, str] = {}
         for file in sorted((self.folder / "manifests").glob(f"{self.stage}-*.json")):
             part = read_manifest(self.folder, file.stem)
             cut = {key: part["parameters"][key] for key in JOB_KEYS}
             with suppress(ValueError, FileNotFoundError):  # a part of other models, types or shards
-                job = Manifest.prepare(self.stage, self.params.model_copy(update=cut), self.mode, known=self)
+                job = Manifest.prepare(self.stage, self.params.model_copy(update=cut), self.mode, known, self.code)
                 if job.name != self.name and job.is_valid():
                     kept |= set(job.outputs)
         return kept

@@ -29,21 +29,34 @@ LIBRARIES = (
 # fmt: on
 
 
-def file_hash(path: Path) -> str:
+def file_hash(path: Path, known: dict[Path, str] | None = None) -> str:
     """SHA-256 of a file, or of a folder's files and their names. JSONL is hashed without its wall-clock column `seconds`.
 
-    Unfinished files are left out. Raises FileNotFoundError when there is nothing at `path`.
+    Unfinished files are left out. `known` keeps what was hashed, so that a file is read once. Raises FileNotFoundError when there is
+    nothing at `path`.
     """
+    known = {} if known is None else known
+    if path not in known:
+        known[path] = _hash(path, known)
+    return known[path]
+
+
+def _hash(path: Path, known: dict[Path, str]) -> str:
     if path.is_dir():
         digest = hashlib.sha256()
-        for file in sorted(p for p in path.rglob("*") if p.is_file() and is_finished(p)):
-            digest.update(f"{file.relative_to(path).as_posix()}\0{file_hash(file)}\n".encode())
+        for file in finished_files(path):
+            digest.update(f"{file.relative_to(path).as_posix()}\0{file_hash(file, known)}\n".encode())
         return digest.hexdigest()
     if path.suffix == ".jsonl":
         rows = [{k: v for k, v in row.items() if k != WALL_CLOCK} for row in read_jsonl(path)]
         return hashlib.sha256(json.dumps(rows, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def finished_files(path: Path) -> list[Path]:
+    """A file itself, or a folder's files in order."""
+    return sorted(p for p in path.rglob("*") if p.is_file() and is_finished(p)) if path.is_dir() else [path]
 
 
 def is_finished(path: Path) -> bool:
@@ -147,13 +160,13 @@ def name_in_manifest(path: Path, folder: Path) -> str:
 
 
 def describe(
-    paths: list[Path], folder: Path, rows: bool = False, known: dict[str, str] | None = None
+    paths: list[Path], folder: Path, rows: bool = False, known: dict[Path, str] | None = None
 ) -> dict[str, Any]:
-    """Name → hash of each path, a `known` one as it stands; with `rows` name → {sha256, rows}."""
+    """Name → hash of each path; with `rows` name → {sha256, rows}."""
+    known = {} if known is None else known
     if not rows:
-        names = {name_in_manifest(path, folder): path for path in paths}
-        return {name: (known or {}).get(name) or file_hash(path) for name, path in names.items()}
-    return {name_in_manifest(p, folder): {"sha256": file_hash(p), "rows": row_count(p)} for p in paths}
+        return {name_in_manifest(path, folder): file_hash(path, known) for path in paths}
+    return {name_in_manifest(p, folder): {"sha256": file_hash(p, known), "rows": row_count(p)} for p in paths}
 
 
 def environment() -> dict[str, Any]:
