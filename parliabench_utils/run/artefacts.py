@@ -40,6 +40,10 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o644)
         temporary.replace(path)
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk names no file
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -150,6 +154,16 @@ def read_jsonl(path: Path) -> list[Row]:
             for number, line in enumerate(lines, start=1)
             if line.strip()
         ]
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file. Raises ValueError with the file where it is none."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from error
+    except RecursionError as error:
+        raise ValueError(f"{path}: not JSON as a stage writes it (nested too deeply)") from error
 
 
 def parse_row(line: str, where: str, remedy: str = "") -> Row:

@@ -11,6 +11,8 @@ import re
 import tempfile
 from pathlib import Path
 
+PARTIAL = ".partial"  # outputs/<run>/.partial/<job>/<run>: where a job works
+
 
 def project_root() -> Path:
     """The checkout that holds notebooks/ and params/, found from the package's own place.
@@ -91,3 +93,13 @@ def public_url(url: str) -> str:
     """
     plain = PLAIN_URL.match(url)
     return f"{plain['scheme'] or ''}{plain['place']}" if plain else "(not a URL)"
+
+
+def shown(path: Path) -> str:
+    """A path as people are told it: within the project without its place, and in a job's staging folder as what it becomes."""
+    parts = path.parts
+    if PARTIAL in parts:
+        place = parts.index(PARTIAL)
+        path = Path(*parts[:place], *parts[place + 3 :])
+    root = project_root()
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
