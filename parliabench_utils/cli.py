@@ -10,6 +10,7 @@ from pathlib import Path
 
 from parliabench_utils.run.params import SCHEMAS, Common, parse_setting
 from parliabench_utils.run.runner import StageFailed, run_notebook
+from parliabench_utils.run.scrubbing import without_credentials
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except (ValueError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {without_credentials(str(error))}", file=sys.stderr)
         return 2
     return 0
 
@@ -90,7 +91,9 @@ def _annotate(options: argparse.Namespace) -> None:
     from parliabench_utils.run.project import outputs_root
 
     folder = outputs_root() / Common(run=options.run).run
+    _check(folder, "annotate", folder / "02_dataset/prompts.jsonl", *(folder / "04_generate").glob("*/*/shard-*.jsonl"))
     if options.read:
+        _check(folder, "annotate", *(folder / "07_judge").glob("*/*/*.jsonl"))
         print(read_annotation(folder, options.read).round(3).set_index("dimension").T.to_string())
         return
     target = write_annotation(folder, options.judge, options.speeches, options.points, options.seed)
@@ -112,4 +115,14 @@ def _report(options: argparse.Namespace) -> None:
     from parliabench_utils.results.report import headline
     from parliabench_utils.run.project import outputs_root
 
-    print(headline(outputs_root() / Common(run=options.run).run))
+    folder = outputs_root() / Common(run=options.run).run
+    printed = headline(folder)
+    _check(folder, "report", folder / "tables/table02.csv", folder / "report.html")
+    print(printed)
+
+
+def _check(folder: Path, command: str, *inputs: Path) -> None:
+    """What a command reads of a run is what the stages wrote."""
+    from parliabench_utils.run.provenance import check_inputs
+
+    check_inputs(command, [path for path in inputs if path.exists()], folder)

@@ -23,6 +23,7 @@ from parliabench_utils.results.cells import SET
 from parliabench_utils.run.artefacts import read_jsonl, write_csv, write_json, write_jsonl, write_parquet, write_text
 from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.project import project_root
+from parliabench_utils.run.provenance import vouch_for_import
 
 CONTEXT = ["Party", "Topic", "Political Orientation", "Section", "House"]
 REQUIRED = [*CONTEXT, "Model", "Type", "Generated Speech", "Evaluation Scores"]
@@ -149,6 +150,7 @@ def import_published(path: Path, folder: Path) -> pd.DataFrame:
         folder / "04_generate/summary/failures.csv",
         pd.DataFrame(columns=["model", "type", "attempt", "reason", "count", "share"]),
     )
+    vouch_for_import(folder, path)
     return scores
 
 

@@ -21,7 +21,8 @@ from parliabench_utils.run import provenance
 from parliabench_utils.run.artefacts import write_json
 from parliabench_utils.run.params import Common
 from parliabench_utils.run.project import outputs_root, project_root
-from parliabench_utils.run.stages import JOB_KEYS, STAGES
+from parliabench_utils.run.scrubbing import Scrubber, scrub
+from parliabench_utils.run.stages import JOB_KEYS, STAGES, maker
 
 
 def job_name(stage: str, params: Common) -> str:
@@ -49,7 +50,7 @@ def add_note(folder: Path, name: str, key: str, value: Any) -> None:
     """Add a fact to the notes that become part of the job's manifest when it ends."""
     path = _notes_path(folder, name)
     notes = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    write_json(path, notes | {key: value})
+    write_json(path, scrub(notes | {key: value}))
 
 
 def _notes_path(folder: Path, name: str) -> Path:
@@ -75,18 +76,29 @@ class Manifest:
     def open(cls, stage: str, params: Common, mode: str = "runner") -> "Manifest":
         """Lock; hash inputs, parameters and code; remove what other inputs, parameters or code left; mark as running.
 
-        Raises FileNotFoundError that names each missing input and the stage that writes it.
+        Raises FileNotFoundError that names each missing input and the stage that writes it, ValueError for one that is not as that
+        stage wrote it.
         """
         lock = _locked(outputs_root() / params.run, job_name(stage, params))
-        return cls.prepare(stage, params, mode, lock)._started()
+        known: dict[Path, str] = {}
+        job = cls.prepare(stage, params, mode, lock, known)
+        provenance.check_inputs(stage, STAGES[stage].inputs(params, job.folder), job.folder, known)
+        return job._started()
 
     @classmethod
-    def prepare(cls, stage: str, params: Common, mode: str, lock: FileLock | None = None) -> "Manifest":
-        """The job with its hashes, nothing written."""
+    def prepare(
+        cls,
+        stage: str,
+        params: Common,
+        mode: str,
+        lock: FileLock | None = None,
+        known: dict[Path, str] | None = None,
+    ) -> "Manifest":
+        """The job with its hashes, nothing written; `known` keeps the hash of each file."""
         folder = outputs_root() / params.run
         inputs = STAGES[stage].inputs(params, folder)
         _require(stage, inputs, folder)
-        hashes = provenance.describe(inputs, folder)
+        hashes = provenance.describe(inputs, folder, known=known)
         code = provenance.code_hash(project_root() / "notebooks" / f"{stage}.py")
         mark = provenance.fingerprint(_selected(params), hashes, code)
         return cls(stage, params, mode, folder, hashes, code, mark, lock)
@@ -153,7 +165,8 @@ class Manifest:
         if missing:
             raise FileNotFoundError(f"{self.name} ended without writing {', '.join(missing)}")
         outputs = provenance.describe(self.outputs, self.folder, rows=True)
-        self._write("done", outputs=outputs)
+        whole = () if STAGES[self.stage].job_keys else self.outputs
+        self._write("done", outputs=outputs, outputs_beside=provenance.written_beside(whole, self.folder))
         self._close(outputs)
 
     def _close(self, outputs: dict[str, Any]) -> None:
@@ -175,6 +188,9 @@ class Manifest:
             "parameters": self.params.model_dump(),
             "inputs": self.inputs,
             "outputs": {},
+            "earlier_outputs": provenance.earlier_outputs(
+                read_manifest(self.folder, self.name), self.outputs, self.folder
+            ),
             "code_sha256": self.code,
             "fingerprint": self.fingerprint,
             "seed": self.params.seed,
@@ -183,7 +199,7 @@ class Manifest:
             "seconds": round(time.monotonic() - self.began, 1),
             "peak_memory_mib": peak_memory_mib(),
         }
-        write_json(self.path, record | more)
+        write_json(self.path, Scrubber(self.params.model_dump())(record | more))
         if status != "running":
             notes.unlink(missing_ok=True)
 
@@ -211,7 +227,8 @@ def _require(stage: str, inputs: list[Path], folder: Path) -> None:
     missing = [path for path in inputs if not path.exists() or (stage == "01_ingest" and _is_no_corpus(path))]
     if not missing:
         return
-    lines = [f"{_shown(path, folder)}{_fault(path)} ({_remedy(stage, path, folder)})" for path in missing]
+    lines = [f"{_shown(path, folder)}{_fault(path)} ({_remedy(stage, path, folder)})" for path in missing[:8]]
+    lines += [f"and {len(missing) - 8} more"] if len(missing) > 8 else []
     raise FileNotFoundError(f"{stage}: missing input: {'; '.join(lines)}")
 
 
@@ -233,9 +250,8 @@ def _is_no_corpus(path: Path) -> bool:
 
 
 def _remedy(stage: str, path: Path, folder: Path) -> str:
-    if path.is_relative_to(folder):
-        writer = path.relative_to(folder).parts[0]
-        return f"run {writer if writer in STAGES else '08_statistics'} first"
+    if writer := maker(path, folder):
+        return f"run {writer} first"
     if stage == "01_ingest":
         return "give an unpacked corpus with --set corpus=FOLDER, or run `python -m parliabench_utils fetch-corpus`"
     return "check the name"
