@@ -91,9 +91,7 @@ def _annotate(options: argparse.Namespace) -> None:
     from parliabench_utils.run.project import outputs_root
 
     folder = outputs_root() / Common(run=options.run).run
-    _check(folder, "annotate", folder / "02_dataset/prompts.jsonl", *(folder / "04_generate").glob("*/*/shard-*.jsonl"))
     if options.read:
-        _check(folder, "annotate", *(folder / "07_judge").glob("*/*/*.jsonl"))
         print(read_annotation(folder, options.read).round(3).set_index("dimension").T.to_string())
         return
     target = write_annotation(folder, options.judge, options.speeches, options.points, options.seed)
@@ -113,16 +111,10 @@ def _import_published(options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace) -> None:
     from parliabench_utils.results.report import headline
+    from parliabench_utils.run.makers import check_inputs
     from parliabench_utils.run.project import outputs_root
 
     folder = outputs_root() / Common(run=options.run).run
     printed = headline(folder)
-    _check(folder, "report", folder / "tables/table02.csv", folder / "report.html")
+    check_inputs("report", [folder / "tables/table02.csv", folder / "report.html"], folder)
     print(printed)
-
-
-def _check(folder: Path, command: str, *inputs: Path) -> None:
-    """What a command reads of a run is what the stages wrote."""
-    from parliabench_utils.run.provenance import check_inputs
-
-    check_inputs(command, [path for path in inputs if path.exists()], folder)

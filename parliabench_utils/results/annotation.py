@@ -29,6 +29,8 @@ from parliabench_utils.results.agreement import (
     quadratic_kappa,
 )
 from parliabench_utils.run.artefacts import Row, read_jsonl, write_csv, write_json, write_text
+from parliabench_utils.run.makers import check_inputs
+from parliabench_utils.run.provenance import file_hash
 
 SHOWN = ("House", "Topic", "Party", "Political Orientation", "instruction")
 TITLES = (
@@ -56,12 +58,15 @@ def write_annotation(folder: Path, judge: str, n_speeches: int, points: int, see
         write_text(target / f"{name}.csv", "\ufeff" + text)  # the mark tells a spreadsheet that it is UTF-8
     write_csv(target / "key.csv", pd.DataFrame(items)[["item", "model", "type", "prompt_id", "variant"]])
     write_text(target / "form.html", _form(spec, items, points))
-    write_json(target / "sample.json", {"judge": judge, "points": points, "seed": seed, "items": len(items)})
+    drawn = {"judge": judge, "points": points, "seed": seed, "items": len(items)}
+    write_json(target / "sample.json", drawn | {"key_sha256": file_hash(target / "key.csv")})
     return target
 
 
 def _sample(folder: Path, n_speeches: int, seed: int) -> list[Row]:
-    sets = sorted({f.parent for f in (folder / "04_generate").glob("*/*/shard-*.jsonl")})
+    files = sorted((folder / "04_generate").glob("*/*/shard-*.jsonl"))
+    check_inputs("annotate", [folder / "02_dataset/prompts.jsonl", *files], folder)
+    sets = sorted({file.parent for file in files})
     spoken = [{s["prompt_id"]: s for s in speeches_of(folder, s.parent.name, s.name)} for s in sets]
     shared = sorted(set.intersection(*map(set, spoken))) if spoken else []
     per_set = n_speeches // max(len(sets), 1)
@@ -142,6 +147,10 @@ def read_annotation(folder: Path, files: list[Path]) -> pd.DataFrame:
     if not (target / "sample.json").exists():
         raise FileNotFoundError(f"{target} holds no sample: run `annotate --run {folder.name}` without --read first")
     sample = json.loads((target / "sample.json").read_text(encoding="utf-8"))
+    if file_hash(target / "key.csv") != sample.get("key_sha256"):
+        raise ValueError(
+            f"{target / 'key.csv'} was changed after `annotate` wrote it: its scores would go to other models"
+        )
     key = pd.read_csv(target / "key.csv", dtype={"prompt_id": str})
     ratings = _read_files(files, list(key["item"]), sample["points"]).merge(key, on="item")
     ratings = ratings.merge(_judge_scores(folder, sample["judge"], key), how="left", on=[*key.columns[1:], "dimension"])
@@ -215,6 +224,7 @@ def _judge_scores(folder: Path, judge: str, key: pd.DataFrame) -> pd.DataFrame:
         file = folder / "07_judge" / judge / model / f"{kind}.jsonl"
         if not file.exists():
             raise FileNotFoundError(f"{file} is missing: run 07_judge with judge={judge} first")
+        check_inputs("annotate", [file], folder)
         parts.append(pd.DataFrame(read_jsonl(file)).assign(model=model, type=kind))
     columns = ["model", "type", "prompt_id", "variant", "dimension", "score"]
     return pd.concat(parts)[columns].rename(columns={"score": "judge"}).astype({"judge": "float64"})

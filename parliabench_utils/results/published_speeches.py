@@ -21,9 +21,9 @@ import pandas as pd
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.results.cells import SET
 from parliabench_utils.run.artefacts import read_jsonl, write_csv, write_json, write_jsonl, write_parquet, write_text
+from parliabench_utils.run.makers import vouch_for_import
 from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.project import project_root
-from parliabench_utils.run.provenance import vouch_for_import
 
 CONTEXT = ["Party", "Topic", "Political Orientation", "Section", "House"]
 REQUIRED = [*CONTEXT, "Model", "Type", "Generated Speech", "Evaluation Scores"]

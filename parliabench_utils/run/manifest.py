@@ -17,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from parliabench_utils.run import provenance
+from parliabench_utils.run import makers, provenance
 from parliabench_utils.run.artefacts import write_json
 from parliabench_utils.run.params import Common
 from parliabench_utils.run.project import outputs_root, project_root
@@ -82,7 +82,7 @@ class Manifest:
         lock = _locked(outputs_root() / params.run, job_name(stage, params))
         known: dict[Path, str] = {}
         job = cls.prepare(stage, params, mode, lock, known)
-        provenance.check_inputs(stage, STAGES[stage].inputs(params, job.folder), job.folder, known)
+        makers.check_inputs(stage, STAGES[stage].inputs(params, job.folder), job.folder, known)
         return job._started()
 
     @classmethod
@@ -166,7 +166,7 @@ class Manifest:
             raise FileNotFoundError(f"{self.name} ended without writing {', '.join(missing)}")
         outputs = provenance.describe(self.outputs, self.folder, rows=True)
         whole = () if STAGES[self.stage].job_keys else self.outputs
-        self._write("done", outputs=outputs, outputs_beside=provenance.written_beside(whole, self.folder))
+        self._write("done", outputs=outputs, outputs_beside=makers.written_beside(whole, self.folder))
         self._close(outputs)
 
     def _close(self, outputs: dict[str, Any]) -> None:
@@ -188,9 +188,7 @@ class Manifest:
             "parameters": self.params.model_dump(),
             "inputs": self.inputs,
             "outputs": {},
-            "earlier_outputs": provenance.earlier_outputs(
-                read_manifest(self.folder, self.name), self.outputs, self.folder
-            ),
+            "earlier_outputs": makers.earlier_outputs(read_manifest(self.folder, self.name), self.outputs, self.folder),
             "code_sha256": self.code,
             "fingerprint": self.fingerprint,
             "seed": self.params.seed,

@@ -95,9 +95,9 @@ def _execute(source: Any, job: Manifest) -> None:
             )
         except Exception as error:
             kept.finish()
-            output.flush()
-            raise StageFailed(scrubber.without_secrets(_failure(job.name, executed, log, error))) from None
-        kept.finish()
+            raise StageFailed(scrubber.without_secrets(_failure(job.name, executed, log, error))) from error
+        finally:
+            kept.finish()
     if executed.stat().st_size > LARGE_NOTEBOOK_BYTES:
         print(f"{job.name}: the executed notebook has {executed.stat().st_size / 2**20:.1f} MiB", flush=True)
 

@@ -28,8 +28,11 @@ SHORTEST_SECRET = 6  # characters; a shorter one is removed from URLs only, as i
 SECRET_NAME = r"[\w.-]*(?:key|token|secret|passw|pwd|auth|signature|credential|session)[\w.-]*"
 _USER_INFO = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#\"'<>`]*@")
 _QUERY = re.compile(rf"([?&;]{SECRET_NAME}=)(?!\[removed)[^&\s\"'<>#;)\]]+", re.I)
+_SCHEME = r"(?:bearer|basic|token)\s"
 _HEADER = re.compile(
-    r"""((?:authorization|x-api-key|api[-_ ]?key)["']?\s*[:=]\s*["']?(?:bearer\s+|basic\s+|token\s+)?)(?!\[removed)[^\s"',;}\]]+""", re.I
+    rf"""((?:authorization|x-api-key|api[-_ ]?key)["']?\s*[:=]\s*["']?(?:{_SCHEME}+)?)"""
+    rf"""(?!\[removed|{_SCHEME})[^\s"',;}}\]]+""",
+    re.I,
 )
 _TOKEN = re.compile(r"\b(?:sk-|hf_|ghp_|github_pat_|glpat-|xox[bp]-)[A-Za-z0-9_-]{16,}")
 _ESCAPE = r"\x1b\[[\d;]*m"  # a traceback colours its paths
@@ -159,7 +162,21 @@ def _known_places(places: tuple[str, ...]) -> re.Pattern[str]:
 @lru_cache(maxsize=1)
 def _other_places() -> re.Pattern[str]:
     """An absolute path below a folder that this or a usual machine has at its root; devices and `/proc` name nobody."""
-    usual = {"home", "Users", "Volumes", "mnt", "media", "opt", "srv", "scratch", "data", "usr", "var", "private", "tmp"}
+    usual = {
+        "home",
+        "Users",
+        "Volumes",
+        "mnt",
+        "media",
+        "opt",
+        "srv",
+        "scratch",
+        "data",
+        "usr",
+        "var",
+        "private",
+        "tmp",
+    }
     tops = sorted((usual | {path.name for path in Path("/").iterdir()}) - {"dev", "proc", "sys", ""})
     start = rf"(?P<before>^|[^\w.~:/<\x1b-]|{_ESCAPE}|file://|\s-[A-Z])"
     return re.compile(rf"{start}/(?:{'|'.join(map(re.escape, tops))})(?:/{_PART})*/(?P<last>{_PART})", re.M)
@@ -178,7 +195,9 @@ def _names() -> tuple[str, ...]:
     found = {os.environ.get(key, "") for key in ("USER", "LOGNAME", "USERNAME", "HOSTNAME")} | {Path.home().name}
     hosts = {socket.gethostname(), os.uname().nodename}
     found |= hosts | {host.partition(".")[0] for host in hosts}
-    return tuple(sorted((name for name in found if len(name) > 1 and name.lower() not in COMMON_ACCOUNTS), key=len, reverse=True))
+    return tuple(
+        sorted((name for name in found if len(name) > 1 and name.lower() not in COMMON_ACCOUNTS), key=len, reverse=True)
+    )
 
 
 @lru_cache(maxsize=1)
@@ -210,6 +229,7 @@ class ScrubbedStream:
         """Write the last line, whole or not."""
         self.stream.write(self.scrubber.text(self._unfinished))
         self._unfinished = ""
+        self.stream.flush()
 
 
 class ScrubbedNotebooks:
