@@ -3,14 +3,19 @@
 import json
 import re
 import shutil
+import subprocess
+import tempfile
+from pathlib import Path
 
+import nbformat
 import pandas as pd
 import pytest
 
 from parliabench_utils.results.codebook import undescribed
-from parliabench_utils.run.artefacts import read_jsonl
+from parliabench_utils.run.artefacts import read_jsonl, write_jsonl
 from parliabench_utils.run.stages import STAGES
-from tests.slices import run_all, run_stage
+from tests.conftest import ROOT
+from tests.slices import command, environment, run_all, run_stage
 
 TABLES = [f"table{n:02d}" for n in range(1, 14)]
 DIMENSIONS = ("J_Coh", "J_Conc", "J_Rel", "J_Auth", "J_PolApp", "J_Qual")
@@ -80,3 +85,54 @@ def test_another_seed_moves_the_speeches_and_their_scores(slice_outputs):
     )
     both = one.merge(other, on=["prompt_id", "variant"], suffixes=("", " other"))
     assert (both["PPL"] != both["PPL other"]).all()
+
+
+def test_edited_ratings_are_refused_by_name_and_named_stage_mends_them(slice_outputs):
+    """All of a set's ratings made 10 by hand: 08 says so before a kernel starts, and the run's tables stay."""
+    folder = shutil.copytree(slice_outputs / "slice", slice_outputs / "edited")
+    name = "07_judge/smollm2-constrained/smollm2-135m/fine-tuned.jsonl"
+    write_jsonl(folder / name, [row | {"score": 10.0} for row in read_jsonl(folder / name)])
+    before = (folder / "tables/table02.csv").read_bytes()
+    refused = subprocess.run(
+        command("08_statistics", "edited", correction="holm"),
+        cwd=ROOT, env=environment(slice_outputs), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 2
+    assert f"{name} was changed after 07_judge wrote it: run 07_judge again" in " ".join(refused.stderr.split())
+    assert (folder / "tables/table02.csv").read_bytes() == before
+
+
+def test_a_servers_password_is_in_no_file(slice_outputs):
+    folder = shutil.copytree(slice_outputs / "slice", slice_outputs / "secret")
+    address = "http://ann:hush-hush-77@127.0.0.1:9/v1?api_key=key-hush-77"
+    settings = {
+        "judge": "flow-judge-server",
+        "server_url": address,
+        "second_judge": '""',
+        "model": "human",
+        "type": "human",
+    }
+    failed = subprocess.run(
+        command("07_judge", "secret", **settings),
+        cwd=ROOT, env=environment(slice_outputs), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert failed.returncode == 1 and "hush" not in failed.stderr
+    record = json.loads((folder / "manifests/07_judge-human-human.json").read_text())
+    assert record["parameters"]["server_url"] == "http://127.0.0.1:9/v1?api_key=[removed]"
+    assert [f for f in folder.rglob("*") if f.is_file() and b"hush" in f.read_bytes()] == []
+
+
+def test_nothing_that_a_run_keeps_names_this_machine(run):
+    places = [str(place).encode() for place in (ROOT, ROOT.resolve(), run.parent, Path.home(), tempfile.gettempdir())]
+    files = [
+        file
+        for file in run.rglob("*")
+        if file.suffix in {".ipynb", ".log", ".json", ".jsonl", ".md", ".html", ".csv", ".tex"}
+    ]
+    assert len(files) > 100
+    found = {(file.name, place) for file in files for place in places if place + b"/" in file.read_bytes()}
+    assert found == set()
+    for file in (run / "notebooks").glob("*.ipynb"):
+        notebook = nbformat.read(file, 4)
+        nbformat.validate(notebook)
+        assert notebook.metadata.papermill.output_path == f"notebooks/{file.name}"
