@@ -54,8 +54,8 @@ n_shards = 1  # parts into which notebook 04 can be cut
 # %%
 from parliabench_utils.run import start
 
-run = start("02_dataset", globals())
-p = run.params
+this_run = start("02_dataset", globals())
+p = this_run.params
 
 # %% [markdown]
 # ## What is kept
@@ -69,7 +69,7 @@ import pandas as pd
 
 from parliabench_utils.corpus.dataset import KeepRules, keep_speeches
 
-speeches = pd.read_parquet(run.stage_folder("01_ingest") / "speeches.parquet")
+speeches = pd.read_parquet(this_run.stage_folder("01_ingest") / "speeches.parquet")
 rules = KeepRules(p.min_speeches, p.min_words, p.max_words, p.excluded_sections)
 kept, dropped = keep_speeches(speeches, rules)
 print(f"{len(speeches):,} utterances = {len(kept):,} kept + {len(dropped):,} dropped")
@@ -264,7 +264,7 @@ from parliabench_utils.corpus.card import write_card
 from parliabench_utils.corpus.dataset import human_rows
 from parliabench_utils.run.artefacts import write_csv, write_jsonl
 
-out = run.stage_folder()
+out = this_run.stage_folder()
 for name, rows in {"train": train, "test": test}.items():
     write_jsonl(out / f"{name}.jsonl", rows.to_dict("records"))
 write_jsonl(out / "prompts.jsonl", prompts)
@@ -273,7 +273,7 @@ write_csv(out / "dropped.csv", dropped)
 
 # %%
 human = human_rows(prompts, dict(zip(test["speech_id"], test["Speech"], strict=True)), p.seed)
-write_jsonl(run.stage_folder("04_generate") / "human" / "human" / "shard-0.jsonl", human)
+write_jsonl(this_run.stage_folder("04_generate") / "human" / "human" / "shard-0.jsonl", human)
 facts = {"training speeches": len(train), "test speeches": len(test), "words": int(kept["n_words"].sum())}
 facts |= {
     "texts that occur more than once": len(repeated),
@@ -308,11 +308,11 @@ acceptability
 # `dropped.csv`, with a reason each. Next, [03](03_finetune.py) tunes the models on `train.jsonl`.
 
 # %%
-run.note("dropped", dropped["rule"].value_counts().to_dict())
-run.note("repeated_texts", {"texts": len(repeated), "speeches": int(repeated["times"].sum())})
-run.note("prompts", report)
-run.note("topics", {"classifier": classifier.signature, **kept["topic_method"].value_counts().to_dict()})
-run.note("topic_agreement_with_direct", agreed)
-run.note("leaks", leaks.to_dict("index"))
-run.note("acceptability", acceptability)
-run.finish()
+this_run.note("dropped", dropped["rule"].value_counts().to_dict())
+this_run.note("repeated_texts", {"texts": len(repeated), "speeches": int(repeated["times"].sum())})
+this_run.note("prompts", report)
+this_run.note("topics", {"classifier": classifier.signature, **kept["topic_method"].value_counts().to_dict()})
+this_run.note("topic_agreement_with_direct", agreed)
+this_run.note("leaks", leaks.to_dict("index"))
+this_run.note("acceptability", acceptability)
+this_run.finish()

@@ -61,8 +61,8 @@ moverscore_cost = "euclidean"  # version 2: 1 / (1 + distance); "squared", versi
 # %%
 from parliabench_utils.run import start
 
-run = start("05_text_metrics", globals())
-p = run.params
+this_run = start("05_text_metrics", globals())
+p = this_run.params
 
 # %% [markdown]
 # ## The speeches
@@ -77,7 +77,7 @@ import pandas as pd
 from parliabench_utils.metrics.speeches import by_job, extremes, per_job, read_references, read_speeches
 
 pd.set_option("display.max_colwidth", 400)  # speeches are to be read
-speeches = read_speeches(run)
+speeches = read_speeches(this_run)
 print("speeches missing because no attempt passed the checks:", speeches.attrs["failed"] or "none")
 speeches.groupby(["model", "type"], sort=False)["n_words"].describe().round(0).astype(int)
 
@@ -129,7 +129,7 @@ table = speeches.groupby(["model", "type"], sort=False)["PPL"].agg(["median", "m
 table["all tokens"] = likelihoods.groupby([speeches["model"], speeches["type"]], sort=False).apply(
     lambda job: perplexity.corpus_perplexity(job["sum"], job["n_tokens"])
 )
-run.note("corpus_perplexity", {"/".join(job): round(value, 6) for job, value in table["all tokens"].items()})
+this_run.note("corpus_perplexity", {"/".join(job): round(value, 6) for job, value in table["all tokens"].items()})
 table.round(1)
 
 # %% [markdown]
@@ -200,7 +200,7 @@ from parliabench_utils.metrics.grammar import CausalGrammar, MaskedGrammar, Sent
 from parliabench_utils.models.embeddings import SentenceEncoder
 
 if p.grammar == "causal":
-    classifier = read_acceptability(run.stage_folder("02_dataset") / "shared")
+    classifier = read_acceptability(this_run.stage_folder("02_dataset") / "shared")
     judge_of_grammar = CausalGrammar(reader, tokenizer, fingerprint, classifier)
     print(f"the classifier tells real from damaged sentences of unseen speeches with an AUC of {classifier.auc:.2f}")
 else:
@@ -247,9 +247,9 @@ extremes(speeches, "GRUEN")
 # them. The references are the corpus's speeches of the same context, chosen by the prompt alone, the same for every model.
 
 # %%
-references = read_references(run.stage_folder("02_dataset"), speeches["prompt_id"].tolist())
+references = read_references(this_run.stage_folder("02_dataset"), speeches["prompt_id"].tolist())
 counts = pd.Series([len(texts) for texts in references]).value_counts().sort_index()
-run.note("speeches_by_references", {str(n): int(count) for n, count in counts.items()})
+this_run.note("speeches_by_references", {str(n): int(count) for n, count in counts.items()})
 print("speeches by number of references:", counts.to_dict())
 print("first reference of the first prompt:", references[0][0][:300] if references[0] else "none")
 
@@ -376,12 +376,12 @@ columns = [
 ]
 columns = ["PPL", *columns, "BERTScore P", "BERTScore R", "BERTScore F1", "MoverScore", "n_tokens", "n_truncated"]
 columns += [f"truncated {metric}" for metric in cut]
-write_scores(run, speeches, columns, signatures)
-if run.writes_summary:
-    write_csv(run.stage_folder() / "summary/correlations.csv", correlations(speeches, [*shown, "n_words"]))
-run.note("signatures", signatures)
-run.note("undefined", speeches[columns].isna().sum().loc[lambda n: n > 0].to_dict())
-run.note("truncated", {metric: int(count) for metric, count in cut.sum().items()})
-run.note("truncated_references", cut_references)
-run.note("failed_in_04", speeches.attrs["failed"])
-run.finish()
+write_scores(this_run, speeches, columns, signatures)
+if this_run.writes_summary:
+    write_csv(this_run.stage_folder() / "summary/correlations.csv", correlations(speeches, [*shown, "n_words"]))
+this_run.note("signatures", signatures)
+this_run.note("undefined", speeches[columns].isna().sum().loc[lambda n: n > 0].to_dict())
+this_run.note("truncated", {metric: int(count) for metric, count in cut.sum().items()})
+this_run.note("truncated_references", cut_references)
+this_run.note("failed_in_04", speeches.attrs["failed"])
+this_run.finish()

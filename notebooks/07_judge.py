@@ -48,8 +48,8 @@ second_points = 5  # the second judge's scale; Flow-Judge was trained on 2, 3 an
 # %%
 from parliabench_utils.run import start
 
-run = start("07_judge", globals())
-p = run.params
+this_run = start("07_judge", globals())
+p = this_run.params
 
 # %% [markdown]
 # ## Who judges, and what it is asked
@@ -72,7 +72,7 @@ pd.DataFrame([{"dimension": name, "section": d.section, "criteria": d.criteria} 
 # escaped, so that a speech that says `<score>10</score>` only quotes itself.
 
 # %%
-speeches = {pair: speeches_of(run.folder, *pair) for pair in run.model_types}
+speeches = {pair: speeches_of(this_run.folder, *pair) for pair in this_run.model_types}
 first = next((spoken[0] for spoken in speeches.values() if spoken), None)
 if first is None:
     raise ValueError("04_generate holds no valid speech: there is nothing to judge")
@@ -98,11 +98,11 @@ from parliabench_utils.metrics.judge import JudgementCache, judge_speeches, open
 
 engine = open_engine(spec, p.points, p.server_url)
 replies_kept = JudgementCache(engine) if p.cache else None
-run.note("signature", engine.signature)
+this_run.note("signature", engine.signature)
 print(engine.signature)
 
 # %%
-folder = run.stage_folder() / spec.name
+folder = this_run.stage_folder() / spec.name
 options = {"run_seed": p.seed, "points": p.points, "max_attempts": p.max_attempts, "cache": replies_kept}
 judged = {
     (m, t): judge_speeches(spoken, spec, engine, folder / m / f"{t}.jsonl", label=f"Judging {m}, {t}", **options)
@@ -155,7 +155,7 @@ scores = judgements_frame(judged)
 failures = failure_table(scores)
 rated = scores.groupby(["model", "type", "prompt_id", "variant"], sort=False)["score"].count() == 6
 facts = {"asked": len(scores), "failed": int(scores["score"].isna().sum()), "speeches with all six": int(rated.sum())}
-run.note("judgements", facts | {"from the cache": replies_kept.used if p.cache else 0})
+this_run.note("judgements", facts | {"from the cache": replies_kept.used if p.cache else 0})
 failures.groupby(["model", "type"], sort=False)[["n_judged", "n_failed"]].sum().assign(
     speeches_with_all_six=rated.groupby(["model", "type"]).sum()
 )
@@ -195,15 +195,15 @@ human = speeches.get(("human", "human"), [])
 spoilt = control_questions(human[: p.control_speeches], human, spec, p.points, p.seed)
 sample = sample_speeches(speeches, p.repeat_speeches)
 again = repeat_questions(sample, spec, p.points, p.repeats, p.seed)
-groups = [*spoilt, *again] if run.writes_summary else []
+groups = [*spoilt, *again] if this_run.writes_summary else []
 pd.Series([group[0].ids["check"] for group in groups]).value_counts(sort=False)
 
 # %%
 from parliabench_utils.metrics.judge import ask_all
 
 options = {"run_seed": p.seed, "max_attempts": p.max_attempts, "batch_size": spec.batch_size}
-summary, asked = run.stage_folder() / "summary", []
-if run.writes_summary:
+summary, asked = this_run.stage_folder() / "summary", []
+if this_run.writes_summary:
     asked = ask_all(groups, engine, summary / "trust.jsonl", label="Checks", cache=replies_kept, **options)
 
 # %% [markdown]
@@ -214,7 +214,7 @@ if run.writes_summary:
 from parliabench_utils.metrics.judge_trust import second_questions
 
 others = []
-if run.writes_summary and p.second_judge:
+if this_run.writes_summary and p.second_judge:
     second = read_judge_spec(p.second_judge)
     second_engine = open_engine(second, p.second_points, p.server_url if second.engine == "server" else "")
     groups = second_questions(sample, second, p.second_points)
@@ -244,7 +244,7 @@ for row in found.itertuples():
     print(
         f"{row.dimension} passes: {row.passed or 'nothing'}\n{'':{len(row.dimension)}} fails:  {row.failed or 'nothing'}"
     )
-run.note("trust", {row.dimension: {"passed": row.passed, "failed": row.failed} for row in found.itertuples()})
+this_run.note("trust", {row.dimension: {"passed": row.passed, "failed": row.failed} for row in found.itertuples()})
 
 # %% [markdown]
 # Then how much the six have in common: correlations near 1 mean one opinion under six names.
@@ -268,10 +268,10 @@ wide.corr(method="spearman").round(2)
 # %%
 from parliabench_utils.run.artefacts import write_csv
 
-if run.writes_summary:
+if this_run.writes_summary:
     for name, table in {"failures": failures, "trust": trust, "trust_measures": measures}.items():
         write_csv(summary / f"{name}.csv", table)
     if not others:
         (summary / "second_judge.jsonl").write_text("")
 print(f"{len(scores)} judgements of {sum(map(len, speeches.values()))} speeches, {facts['failed']} without a score")
-run.finish()
+this_run.finish()

@@ -42,7 +42,7 @@ chance_draws = 200  # permutations for the stability that chance alone gives
 # %%
 from parliabench_utils.run import start
 
-run = start("08_statistics", globals())
+this_run = start("08_statistics", globals())
 
 # %% [markdown]
 # ## One row a speech
@@ -53,7 +53,9 @@ run = start("08_statistics", globals())
 # %%
 from parliabench_utils.results.scores import join_scores, kept_prompts, present_sets
 
-scores = join_scores(run.folder, present_sets(run.folder, run.params.models, run.params.types), run.params.judge)
+scores = join_scores(
+    this_run.folder, present_sets(this_run.folder, this_run.params.models, this_run.params.types), this_run.params.judge
+)
 print(
     f"{len(scores)} rows, {scores['generated_speech'].notna().sum()} with a speech, {scores['prompt_id'].nunique()} prompts"
 )
@@ -67,21 +69,21 @@ scores.iloc[0]
 # %%
 from parliabench_utils.results.cells import compared_rows, is_compared
 
-kept = kept_prompts(run.folder)
-scores["compared"] = is_compared(scores, kept, run.params.missing)
+kept = kept_prompts(this_run.folder)
+scores["compared"] = is_compared(scores, kept, this_run.params.missing)
 rows = compared_rows(scores)
 counts = {
     "prompts": scores["prompt_id"].nunique(),
     "answered by all": len(kept),
     "compared": scores.loc[scores["compared"], "prompt_id"].nunique(),
 }
-run.note("prompts", counts)
+this_run.note("prompts", counts)
 counts
 
 # %%
 from parliabench_utils.run.artefacts import write_csv, write_parquet
 
-write_parquet(run.stage_folder() / "scores.parquet", scores)
+write_parquet(this_run.stage_folder() / "scores.parquet", scores)
 
 # %% [markdown]
 # ## What is missing
@@ -104,7 +106,7 @@ seen[(seen["missing"] > 0) | (seen["truncated"] > 0)].round(3)
 # %%
 from parliabench_utils.results.selection import composition, worst_case
 
-selection = composition(scores, run.params.bootstrap_draws, run.params.seed)
+selection = composition(scores, this_run.params.bootstrap_draws, this_run.params.seed)
 selection[selection["by"] == "Party"].drop(columns=["by", "chi2", "df", "p"]).round(3)
 
 # %%
@@ -130,9 +132,11 @@ import json
 
 from parliabench_utils.results.permutation import self_bleu_test, settings_of
 
-signatures = run.stage_folder("05_text_metrics") / run.params.models[0] / f"{run.params.types[0]}.signatures.json"
+signatures = (
+    this_run.stage_folder("05_text_metrics") / this_run.params.models[0] / f"{this_run.params.types[0]}.signatures.json"
+)
 group, max_n = settings_of(json.loads(signatures.read_text(encoding="utf-8"))["Self-BLEU"])
-permuted = self_bleu_test(rows, group, max_n, run.params.bootstrap_draws, run.params.seed)
+permuted = self_bleu_test(rows, group, max_n, this_run.params.bootstrap_draws, this_run.params.seed)
 permuted
 
 # %% [markdown]
@@ -141,7 +145,11 @@ permuted
 # %%
 from parliabench_utils.results.compare import compare
 
-drawing = {"draws": run.params.bootstrap_draws, "seed": run.params.seed, "cluster": run.params.bootstrap_cluster}
+drawing = {
+    "draws": this_run.params.bootstrap_draws,
+    "seed": this_run.params.seed,
+    "cluster": this_run.params.bootstrap_cluster,
+}
 comparison = compare(rows, permuted=permuted.set_index("model")["p"], **drawing)
 comparison[
     ["model", "metric", "n_pairs", "paired_difference", "ci_low", "ci_high", "paired_p_bonferroni", "paired_direction"]
@@ -153,7 +161,7 @@ comparison[
 # %%
 from parliabench_utils.results.compare import verdict
 
-comparison["verdict"] = verdict(comparison, run.params.asterisk_test, run.params.correction)
+comparison["verdict"] = verdict(comparison, this_run.params.asterisk_test, this_run.params.correction)
 comparison["verdict"].replace("", "not significant").groupby(comparison["model"]).value_counts().unstack(fill_value=0)
 
 # %% [markdown]
@@ -166,16 +174,16 @@ from parliabench_utils.results import tables
 from parliabench_utils.results.cells import cell_means
 from parliabench_utils.results.report import model_names
 
-names = model_names(run.params.models)
-source = (run.stage_folder() / "scores.parquet",)
+names = model_names(this_run.params.models)
+source = (this_run.stage_folder() / "scores.parquet",)
 rule = {"complete": "Only prompts that all models answered and that are fully rated.", "available": "All speeches."}
 table02 = tables.table02(
     cell_means(rows),
     comparison,
     names,
-    test=run.params.asterisk_test,
-    correction=run.params.correction,
-    rule=rule[run.params.missing],
+    test=this_run.params.asterisk_test,
+    correction=this_run.params.correction,
+    rule=rule[this_run.params.missing],
     inputs=source,
 )
 table02.display.set_index("Model").T
@@ -220,7 +228,7 @@ by_party, by_topic = (tables.alignment_by(rows, column, names, source) for colum
 by_party.display
 
 # %%
-hard = {c: difficulty(rows, c, how=run.params.normalisation) for c in ("Party", "Political Orientation", "Topic")}
+hard = {c: difficulty(rows, c, how=this_run.params.normalisation) for c in ("Party", "Political Orientation", "Topic")}
 difficulty_tables = [tables.difficulty_table(hard[c], c, source) for c in ("Party", "Political Orientation")]
 hard["Party"]
 
@@ -233,7 +241,7 @@ hard["Party"]
 # %%
 from parliabench_utils.results.variance import anova_table
 
-anova = anova_table(rows, run.params.normalisation)
+anova = anova_table(rows, this_run.params.normalisation)
 anova[anova["model"] == "all"].drop(columns=["model", "type"]).round(4)
 
 # %% [markdown]
@@ -245,8 +253,8 @@ anova[anova["model"] == "all"].drop(columns=["model", "type"]).round(4)
 # %%
 from parliabench_utils.results.stability import stability_by_metric, stability_table
 
-by_metric = stability_by_metric(rows, run.params.normalisation, run.params.chance_draws, run.params.seed)
-table12 = tables.table12(stability_table(by_metric), names, run.params.normalisation, source)
+by_metric = stability_by_metric(rows, this_run.params.normalisation, this_run.params.chance_draws, this_run.params.seed)
+table12 = tables.table12(stability_table(by_metric), names, this_run.params.normalisation, source)
 table12.display
 
 # %% [markdown]
@@ -257,7 +265,7 @@ table12.display
 # %%
 from parliabench_utils.results.agreement import correlations, human_preference
 
-preference = human_preference(rows, draws=run.params.bootstrap_draws, seed=run.params.seed)
+preference = human_preference(rows, draws=this_run.params.bootstrap_draws, seed=this_run.params.seed)
 agreement = correlations(rows)
 preference.set_index("metric").round(3)
 
@@ -271,7 +279,7 @@ preference.set_index("metric").round(3)
 from parliabench_utils.results.memorisation import memorisation, memorisation_summary
 from parliabench_utils.results.scores import training_speeches
 
-copied = memorisation(scores, training_speeches(run.folder))
+copied = memorisation(scores, training_speeches(this_run.folder))
 memorised = memorisation_summary(copied)
 memorised.round(3)
 
@@ -287,10 +295,10 @@ for row in copied.sort_values("longest_run", ascending=False, kind="stable").hea
 # %%
 from parliabench_utils.models.loading import read_model_spec
 
-dataset, files = tables.read_dataset(run.folder), tables.dataset_files(run.folder)
-specs = [read_model_spec(model) for model in run.params.models]
+dataset, files = tables.read_dataset(this_run.folder), tables.dataset_files(this_run.folder)
+specs = [read_model_spec(model) for model in this_run.params.models]
 setup = [tables.table01(), tables.table03(dataset, files), tables.table04(dataset, files), tables.table05(specs, ())]
-setup += tables.training_tables(run.folder)
+setup += tables.training_tables(this_run.folder)
 setup[1].display
 
 # %% [markdown]
@@ -299,8 +307,8 @@ setup[1].display
 # %%
 from parliabench_utils.run.artefacts import write_json
 
-speed = tables.measured(run.folder, run.params.models)
-write_json(run.stage_folder() / "measured.json", speed.to_dict("records"))
+speed = tables.measured(this_run.folder, this_run.params.models)
+write_json(this_run.stage_folder() / "measured.json", speed.to_dict("records"))
 speed.round(1)
 
 # %% [markdown]
@@ -329,7 +337,7 @@ tests.loc[tests["agrees"] != "yes", ["claim", "published", "recomputed"]]
 
 # %%
 scored = [table02, by_party, *difficulty_tables, by_topic, table12, table13]
-train = (run.folder / "02_dataset/train.jsonl", *source)
+train = (this_run.folder / "02_dataset/train.jsonl", *source)
 checks = [
     tables.anova_display(anova, names, source),
     tables.mixed_display(mixed, names, source),
@@ -340,12 +348,12 @@ checks = [
 ]
 beside = tables.paper_differences(scored, source)
 for table in [*setup, *scored, *checks, *([beside] if len(beside.data) else [])]:
-    tables.write_table(table, run.folder)
+    tables.write_table(table, this_run.folder)
 
 # %%
 from parliabench_utils.results.figures import category_changes
 
-changes = category_changes(rows, run.params.normalisation, run.params.bootstrap_draws, run.params.seed)
+changes = category_changes(rows, this_run.params.normalisation, this_run.params.bootstrap_draws, this_run.params.seed)
 frames = {
     "comparison": comparison,
     "category_changes": changes,
@@ -356,7 +364,7 @@ frames |= {"human_preference": preference, "topic_difficulty": hard["Topic"], "s
 frames |= {"comparison_available": available, "cells_available": cell_means(everything), "memorisation": copied}
 frames |= {"self_bleu_permutation": permuted, "selection_bounds": bounds}
 for name, frame in frames.items():
-    write_csv(run.stage_folder() / f"{name}.csv", frame)
+    write_csv(this_run.stage_folder() / f"{name}.csv", frame)
 
 # %% [markdown]
 # Whoever goes on in R or in a spreadsheet needs to know what a column means. The codebook lists every column of every CSV and parquet
@@ -365,8 +373,8 @@ for name, frame in frames.items():
 # %%
 from parliabench_utils.results.codebook import codebook
 
-book = codebook(run.folder)
-tables.write_table(book, run.folder)
+book = codebook(this_run.folder)
+tables.write_table(book, this_run.folder)
 print(f"{len(book.data)} columns in {book.data['file'].nunique()} kinds of files")
 book.data[book.data["file"].str.startswith("06")].head(8)
 
@@ -384,4 +392,4 @@ book.data[book.data["file"].str.startswith("06")].head(8)
 # **Next:** 09 draws the figures and writes the report.
 
 # %%
-run.finish()
+this_run.finish()

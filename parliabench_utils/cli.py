@@ -9,22 +9,34 @@ import sys
 from pathlib import Path
 
 from parliabench_utils.run.params import SCHEMAS, Common, parse_setting
-from parliabench_utils.run.runner import StageFailed, run_notebook
+from parliabench_utils.run.runner import StageFailed, Stopped, run_notebook
 from parliabench_utils.run.scrubbing import without_credentials
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status 0 when all went well, 1 when a stage failed, 2 for a wrong call, parameter or input."""
+    """Exit status 0 when all went well, 1 when a stage failed, 2 for a wrong call, parameter, input or disk, 128 + a signal."""
     options = _parser().parse_args(arguments)
     try:
         options.command(options)
     except StageFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (ValueError, FileNotFoundError) as error:
-        print(f"error: {without_credentials(str(error))}", file=sys.stderr)
-        return 2
+    except (ValueError, OSError, RecursionError, Stopped) as error:
+        print(f"error: {without_credentials(_one_line(error))}", file=sys.stderr)
+        return error.code if isinstance(error, Stopped) else 2
+    except KeyboardInterrupt:
+        return 130
     return 0
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "an input file is nested too deeply to be read"
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return " ".join(error.strerror.split())
+    return " ".join(str(error).split())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -4,7 +4,7 @@ The end of notebook 04, before what tuning changed (`tuning.py`).
 The paper keeps only prompts with a valid speech from all ten model-type pairs (section 5.3).
 
     from parliabench_utils.models.selection import read_generated, split_prompts
-    kept, left_out = split_prompts(read_generated(run.folder, run.model_types))
+    kept, left_out = split_prompts(read_generated(this_run.folder, this_this_run.model_types))
 """
 
 from collections import Counter
@@ -19,22 +19,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def generated_rows(folder: Path, model: str, kind: str) -> list[dict[str, Any]]:
+def generated_rows(folder: Path, model: str, kind: str, shards: list[int] | None = None) -> list[dict[str, Any]]:
     """All rows of a model and type, shard by shard, as `prompts.jsonl` of the run in `folder` names the shards.
 
-    FileNotFoundError where a shard is missing. ValueError where its rows are not the prompts' ones: a prompt lacking, twice
-    with the same variant, or unknown. Files of shards that no prompt names any more are left alone.
+    With `shards` only those of these shards' prompts: a job of one shard does not wait for the others. FileNotFoundError where a
+    shard is missing. ValueError where its rows are not the prompts' ones: a prompt lacking, twice with the same variant, or
+    unknown. Files of shards that no prompt names any more are left alone.
     """
     shard_of = {row["prompt_id"]: row.get("shard", 0) for row in read_jsonl(folder / "02_dataset/prompts.jsonl")}
+    chosen = sorted(set(shard_of.values())) if shards is None else shards
     rows: list[dict[str, Any]] = []
-    for number in [0] if kind == HUMAN else sorted(set(shard_of.values())):
+    for number in [0] if kind == HUMAN else chosen:
         path = folder / "04_generate" / model / kind / f"shard-{number}.jsonl"
         if not path.is_file():
             raise FileNotFoundError(f"no {path}: run {'02' if kind == HUMAN else '04'} for {model}, {kind}")
         found = read_jsonl(path)
         wanted = {prompt for prompt, shard in shard_of.items() if kind == HUMAN or shard == number}
         _require_rows(path, [(row["prompt_id"], row["variant"]) for row in found], wanted)
-        rows += found
+        rows += [row for row in found if shard_of[row["prompt_id"]] in chosen]
     return rows
 
 
@@ -52,11 +54,11 @@ def _require_rows(path: Path, keys: list[tuple[str, int]], wanted: set[str]) -> 
             raise ValueError(f"{path} has {what} ({names[0]}{more}): delete the file and run its stage again")
 
 
-def read_generated(folder: Path, pairs: list[tuple[str, str]]) -> "pd.DataFrame":
-    """The rows of the given (model, type) pairs, in order; errors as in `generated_rows`."""
+def read_generated(folder: Path, pairs: list[tuple[str, str]], shards: list[int] | None = None) -> "pd.DataFrame":
+    """The rows of the given (model, type) pairs, in order; `shards` and errors as in `generated_rows`."""
     import pandas as pd
 
-    return pd.DataFrame([row for model, kind in pairs for row in generated_rows(folder, model, kind)])
+    return pd.DataFrame([row for model, kind in pairs for row in generated_rows(folder, model, kind, shards)])
 
 
 def split_prompts(speeches: "pd.DataFrame") -> tuple[list[str], dict[str, list[str]]]:

@@ -1,7 +1,7 @@
 """From a model's name to its adapter with a model card: what notebook 03 calls for each model.
 
 from parliabench_utils.models.training_card import finetune_model
-result = finetune_model("smollm2-135m", settings, run.folder, seed=42)
+result = finetune_model("smollm2-135m", settings, this_run.folder, seed=42)
 """
 
 import gc

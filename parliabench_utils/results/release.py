@@ -1,7 +1,7 @@
 """What a run hands on: the generated speeches in the paper's format with a card, and representative ones (notebook 09).
 
-    scores = with_composite(pd.read_parquet(run.folder / "08_statistics/scores.parquet"), "run")
-    write_release(run.folder, scores, names)
+    scores = with_composite(pd.read_parquet(this_run.folder / "08_statistics/scores.parquet"), "run")
+    write_release(this_run.folder, scores, names)
 
 `release/generated.jsonl` has the training data's keys and, as section 3.3 names them, Model, Type, Generated Speech and
 Evaluation Scores; keys in small letters are ours. `representative.jsonl` has the same keys and `role`.

@@ -1,7 +1,7 @@
 """The report of a run: `outputs/<run>/report.html`, one file that needs no network (notebook 09, `make demo`).
 
-write_report(run.folder, scores, profile="demo", models=models, judge=judge, browser_prompts=24, seed=42)
-print(headline(run.folder))
+write_report(this_run.folder, scores, profile="demo", models=models, judge=judge, browser_prompts=24, seed=42)
+print(headline(this_run.folder))
 
 It can be read without JavaScript; with it the speeches can be filtered and sorted. Only the two scripts that the page comes with
 may run: its content policy names them by their hashes.
@@ -28,7 +28,7 @@ from parliabench_utils.results.scores import kept_prompts
 from parliabench_utils.results.tables_scores import MARKS, set_label
 from parliabench_utils.results.tabular import DASH, Table, number, read_table, span
 from parliabench_utils.run.artefacts import write_text
-from parliabench_utils.run.project import project_root
+from parliabench_utils.run.project import shown
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "s1", "s2", "s3", "s4")
 NUMBERED = tuple(f"table{n:02d}" for n in range(1, 14))
@@ -176,10 +176,8 @@ def headline(folder: Path) -> str:
     rows = zip(frame.index, frame.to_numpy(), strict=True)
     body = [name.ljust(NAME_WIDTH) + "".join(cell.rjust(width) for cell in cells) for name, cells in rows]
     rule = "-" * len(body[0])
-    root = project_root()
-    shown = report.relative_to(root) if report.is_relative_to(root) else report
     legend = "(B) baseline, (F) fine-tuned; * significant gain, † significant decline"
-    return "\n".join([*head, rule, *body, rule, legend, f"report: {shown}"])
+    return "\n".join([*head, rule, *body, rule, legend, f"report: {shown(report)}"])
 
 
 def _wrapped(text: str) -> list[str]:

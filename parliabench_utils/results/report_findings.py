@@ -1,6 +1,6 @@
 """Sentences of the report that are read from the run's own files: what is significant, what reads the speeches, how far to trust.
 
-significance(run.folder, names)      # "Paired test, bonferroni, 28 tests: …; gains: …; declines: …." and the same, pooled
+significance(this_run.folder, names)      # "Paired test, bonferroni, 28 tests: …; gains: …; declines: …." and the same, pooled
 """
 
 import json

@@ -81,6 +81,16 @@ def read_jsonl(path: Path) -> list[Row]:
         return [_parse(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
 
 
+def read_json(path: Path) -> Any:
+    """A JSON file. Raises ValueError with the file where it is none."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from error
+    except RecursionError as error:
+        raise ValueError(f"{path}: not JSON as a stage writes it (nested too deeply)") from error
+
+
 def _parse(line: str, path: Path, number: int) -> Row:
     try:
         row = json.loads(line)
@@ -88,6 +98,8 @@ def _parse(line: str, path: Path, number: int) -> Row:
         raise ValueError(
             f"{path}, line {number}: not JSON ({error.msg}); delete the file and run its stage again"
         ) from error
+    except RecursionError as error:
+        raise ValueError(f"{path}, line {number}: not JSON as a stage writes it (nested too deeply)") from error
     if not isinstance(row, dict):
         raise ValueError(f"{path}, line {number}: expected a JSON object, found {type(row).__name__}")
     return row

@@ -11,19 +11,18 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from parliabench_utils.run.artefacts import write_json
-from parliabench_utils.run.provenance import describe, environment, file_hash, finished_files, is_finished
+from parliabench_utils.run.provenance import describe, environment, file_hash, finished_files
 from parliabench_utils.run.scrubbing import scrub
 from parliabench_utils.run.stages import IMPORT, maker, shard_numbers
 
 FAULTS_SHOWN = 5
 
 
-def written_beside(outputs: Sequence[Path], folder: Path) -> dict[str, str]:
-    """Name → hash of the finished files that lie beside a whole stage's outputs: its further tables, which the next one reads."""
+def written_beside(outputs: Sequence[Path], staging: Path) -> dict[str, str]:
+    """Name → hash of what a job wrote in its staging folder besides its declared outputs: tables that the next stage reads too."""
     declared = set(outputs)
-    homes = {path.parent for path in outputs} - {folder}
-    files = {file for home in homes for file in home.iterdir() if file.is_file() and is_finished(file)}
-    return describe(sorted(files - declared), folder)
+    written = [file for file in finished_files(staging) if not file.is_symlink() and maker(file, staging)]
+    return describe([file for file in written if not {file, *file.parents} & declared], staging)
 
 
 def earlier_outputs(old: dict[str, Any] | None, outputs: Sequence[Path], folder: Path) -> dict[str, str]:

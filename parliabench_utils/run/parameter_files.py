@@ -28,7 +28,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def load_yaml(text: str) -> Any:
     """One YAML document as Python values. Raises yaml.YAMLError."""
-    return yaml.load(text, Loader=_Loader)
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except RecursionError as error:
+        raise yaml.YAMLError("nested too deeply") from error
 
 
 class _Loader(yaml.SafeLoader):

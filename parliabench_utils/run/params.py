@@ -10,7 +10,7 @@ ValueError: 01_ingest: unknown parameter 'sede'; did you mean 'seed'?
 """
 
 import difflib
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from yaml import YAMLError
@@ -20,6 +20,8 @@ from parliabench_utils.run.project import project_root
 from parliabench_utils.run.training_names import Optimizer, Scheduler
 
 SpeechType = Literal["baseline", "fine-tuned", "few-shot", "retrieval"]
+# Names of files and folders, never a path: what a run writes stays in its folder.
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 
 
 class Common(BaseModel):
@@ -27,11 +29,11 @@ class Common(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    run: str = Field("demo", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    profile: str = Field("demo", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    run: FileName = "demo"
+    profile: FileName = "demo"
     seed: int = Field(42, ge=0)
     data_root: str = "data"
-    models: list[str] = Field(["smollm2-135m", "smollm2-135m-nf4"], min_length=1)
+    models: list[FileName] = Field(["smollm2-135m", "smollm2-135m-nf4"], min_length=1)
     types: list[SpeechType] = Field(["baseline", "fine-tuned"], min_length=1)
     n_threads: int = Field(2, ge=1)
     offline: bool = True
@@ -53,7 +55,7 @@ def _words_in_order(params: Any) -> Any:
 class Job(Common):
     """03 to 07 can be cut into jobs: the runner's --model, --type and --shard set these; empty or -1 means all."""
 
-    model: str = ""
+    model: Literal[""] | FileName = ""
     type: Literal["", "human"] | SpeechType = ""
     shard: int = Field(-1, ge=-1)
 
@@ -193,7 +195,7 @@ class Alignment(Job):
 class Judge(Job):
     """07_judge."""
 
-    judge: str = "smollm2-constrained"
+    judge: FileName = "smollm2-constrained"
     points: Literal[5, 10] = 10
     max_attempts: int = Field(1, ge=1)
     server_url: str = ""
@@ -201,7 +203,7 @@ class Judge(Job):
     control_speeches: int = Field(4, ge=0)
     repeat_speeches: int = Field(5, ge=0)
     repeats: int = Field(3, ge=1)
-    second_judge: str = "smollm2-constrained"
+    second_judge: Literal[""] | FileName = "smollm2-constrained"
     second_points: Literal[5, 10] = 5
 
 
@@ -209,7 +211,7 @@ class Statistics(Common):
     """08_statistics."""
 
     types: list[SpeechType] = Field(["baseline", "fine-tuned"], min_length=2)  # it compares the one with the other
-    judge: str = "smollm2-constrained"
+    judge: FileName = "smollm2-constrained"
     missing: Literal["complete", "available"] = "complete"
     asterisk_test: Literal["pooled", "paired"] = "paired"
     correction: Literal["bonferroni", "holm", "bh"] = "bonferroni"
@@ -222,7 +224,7 @@ class Statistics(Common):
 class Figures(Common):
     """09_figures."""
 
-    judge: str = "smollm2-constrained"
+    judge: FileName = "smollm2-constrained"
     browser_prompts: int = Field(24, ge=1)
 
 

@@ -9,6 +9,8 @@ True
 import os
 from pathlib import Path
 
+PARTIAL = ".partial"  # outputs/<run>/.partial/<job>/<run>: where a job works
+
 
 def project_root() -> Path:
     """The checkout that holds notebooks/ and params/, found from the package's own place.
@@ -51,3 +53,13 @@ def corpus_folder(corpus: str, data_root: str) -> Path:
         return Path(__file__).resolve().parents[1] / "corpus/mini"
     given = project_root() / Path(corpus).expanduser()
     return (given if given.exists() else project_root() / Path(data_root).expanduser() / corpus).resolve()
+
+
+def shown(path: Path) -> str:
+    """A path as people are told it: within the project without its place, and in a job's staging folder as what it becomes."""
+    parts = path.parts
+    if PARTIAL in parts:
+        place = parts.index(PARTIAL)
+        path = Path(*parts[:place], *parts[place + 3 :])
+    root = project_root()
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

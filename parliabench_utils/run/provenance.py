@@ -166,11 +166,24 @@ def _module_files(package: Path, name: str) -> list[Path]:
 
 
 def code_hash(notebook: Path) -> str:
-    """SHA-256 of `source_files(notebook)` with their names."""
+    """SHA-256 of `source_files(notebook)` with their names; of the notebook, what its cells compute."""
     digest = hashlib.sha256()
     for file in source_files(notebook):
-        digest.update(f"{file.relative_to(project_root()).as_posix()}\0{file_hash(file)}\n".encode())
+        content = cells_hash(file) if file == notebook else file_hash(file)
+        digest.update(f"{file.relative_to(project_root()).as_posix()}\0{content}\n".encode())
     return digest.hexdigest()
+
+
+def cells_hash(notebook: Path) -> str:
+    """SHA-256 of the sources of a notebook's code cells, but for the one tagged `parameters`, whose values are hashed as such.
+
+    Neither prose nor what JupyterLab writes when it saves (header, tags, blank lines at a cell's end) changes it.
+    """
+    import jupytext
+
+    cells = [cell for cell in jupytext.read(notebook).cells if cell.cell_type == "code"]
+    sources = [cell.source.strip() for cell in cells if "parameters" not in cell.metadata.get("tags", [])]
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()
 
 
 def fingerprint(parameters: dict[str, Any], inputs: dict[str, str], code: str) -> str:
