@@ -39,6 +39,10 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o644)
         temporary.replace(path)
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk names no file
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -5,12 +5,11 @@
     check_inputs("08_statistics", [folder / "07_judge/summary"], folder)  # ValueError: … was changed after 07_judge wrote it
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from parliabench_utils.run.artefacts import write_json
+from parliabench_utils.run.artefacts import read_json, write_json
 from parliabench_utils.run.provenance import describe, environment, file_hash, finished_files
 from parliabench_utils.run.scrubbing import scrub
 from parliabench_utils.run.stages import IMPORT, maker, shard_numbers
@@ -156,7 +155,7 @@ def _read_manifests(folder: Path) -> list[dict[str, Any]]:
         if file.name.startswith("."):
             continue
         try:
-            record = json.loads(file.read_text(encoding="utf-8"))
+            record = read_json(file)
             records.append({"stage": record["stage"], "job": record["job"], "status": record["status"]} | record)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"manifests/{file.name} is no manifest ({error}): run {file.stem} again") from error

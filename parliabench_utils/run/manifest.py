@@ -68,7 +68,6 @@ class Manifest:
     inputs: dict[str, str]
     code: str
     fingerprint: str
-    hashed: dict[Path, str]  # every file that was read for `inputs`
     claim: Claim | None = None
     skipped: bool = False
     is_done: bool = False
@@ -85,7 +84,7 @@ class Manifest:
         job = cls.prepare(stage, params, mode)
         claim, waited = Claim.wait_for(job.folder, job.name, job.outputs, mode)
         try:
-            job = cls.prepare(stage, params, mode) if waited else job
+            job = cls.prepare(stage, params, mode) if waited else job  # the other job may have made an input anew
             job.claim = claim
             return job._started()
         except BaseException:
@@ -93,18 +92,20 @@ class Manifest:
             raise
 
     @classmethod
-    def prepare(cls, stage: str, params: Common, mode: str, known: "Manifest | None" = None) -> "Manifest":
-        """The job with its hashes, nothing written; what `known`, another job of this stage, has hashed is taken from it."""
+    def prepare(
+        cls, stage: str, params: Common, mode: str, known: dict[Path, str] | None = None, code: str | None = None
+    ) -> "Manifest":
+        """The job with its hashes, nothing written; `known` keeps the hash of each file, `code` is that of the stage if at hand."""
         folder = outputs_root() / params.run
         inputs = STAGES[stage].inputs(params, folder)
         _require(stage, [*inputs, *needed_files(stage, params, folder)], folder)
-        hashed = known.hashed if known else {}
-        hashes = provenance.describe(inputs, folder, known=hashed)
-        if not known:
-            makers.check_inputs(stage, inputs, folder, hashed)
-        code = known.code if known else provenance.code_hash(project_root() / "notebooks" / f"{stage}.py")
+        known = {} if known is None else known
+        hashes = provenance.describe(inputs, folder, known=known)
+        if code is None:
+            makers.check_inputs(stage, inputs, folder, known)
+            code = provenance.code_hash(project_root() / "notebooks" / f"{stage}.py")
         mark = provenance.fingerprint(_selected(params), hashes, code)
-        return cls(stage, params, mode, folder, hashes, code, mark, hashed)
+        return cls(stage, params, mode, folder, hashes, code, mark)
 
     @property
     def name(self) -> str:
@@ -160,11 +161,12 @@ class Manifest:
     def _outputs_of_cut_jobs(self) -> set[Path]:
         """Valid outputs of calls that did a part of this one (`--model`, `--type`, `--shard`): they are not made again."""
         kept: set[Path] = set()
+        known: dict[Path, str] = {}
         for file in sorted((self.folder / "manifests").glob(f"{self.stage}-*.json")):
             part = read_manifest(self.folder, file.stem)
             cut = {key: part["parameters"][key] for key in JOB_KEYS}
             with suppress(ValueError, FileNotFoundError):  # a part of other models, types or shards
-                job = Manifest.prepare(self.stage, self.params.model_copy(update=cut), self.mode, known=self)
+                job = Manifest.prepare(self.stage, self.params.model_copy(update=cut), self.mode, known, self.code)
                 if job.name != self.name and job.is_valid():
                     kept |= set(job.outputs)
         return kept

@@ -143,8 +143,8 @@ def needed_files(stage: str, params: Common, folder: Path) -> list[Path]:
     """Files that a stage reads from the folders among its inputs. A run may lack one though its folder is there."""
     needed = {
         "04_generate": _needed_adapters,
-        "05_text_metrics": _needed_speeches,
-        "06_political_alignment": _needed_speeches,
+        "05_text_metrics": lambda p, f: _needed_speeches(p, f) + _learnt_files(f, "acceptability"),
+        "06_political_alignment": lambda p, f: _needed_speeches(p, f) + _learnt_files(f, "centroids"),
         "07_judge": _needed_speeches,
         "08_statistics": _needed_scores,
         "09_figures": _needed_tables,
@@ -158,12 +158,15 @@ def _needed_adapters(params: Common, folder: Path) -> list[Path]:
     return [folder / "03_finetune" / model / "adapter" / name for model in tuned for name in names]
 
 
-def _needed_speeches(params: Common, folder: Path, stage: str = "05_text_metrics") -> list[Path]:
-    prompts = folder / "02_dataset/prompts.jsonl"
-    numbers = _known_shards(folder) if prompts.exists() else []
-    pairs = [pair for pair in model_types(stage, params) if pair[0] != HUMAN]
-    files = [folder / "04_generate" / m / t / f"shard-{number}.jsonl" for m, t in pairs for number in numbers]
-    return files + [_human_file(folder)] * (len(pairs) < len(model_types(stage, params)))
+def _needed_speeches(params: Common, folder: Path) -> list[Path]:
+    known = _known_shards(folder) if (folder / "02_dataset/prompts.jsonl").exists() else []
+    pairs = model_types("05_text_metrics", params)  # 06 and 07 score the same
+    parts = [(m, t, number) for m, t in pairs for number in ([0] if m == HUMAN else known)]
+    return [folder / "04_generate" / m / t / f"shard-{number}.jsonl" for m, t, number in parts]
+
+
+def _learnt_files(folder: Path, name: str) -> list[Path]:
+    return [folder / "02_dataset/shared" / f"{name}.{kind}" for kind in ("npz", "json")]
 
 
 def _needed_scores(params: Common, folder: Path) -> list[Path]:

@@ -78,8 +78,53 @@ def test_first_cells_and_last_line(name):
     assert cells[0].source.startswith("# ")
     codes = code_cells(name)
     assert "parameters" in codes[0].metadata.get("tags", [])
-    assert f'run = start("{name}", globals())' in codes[1].source
-    assert codes[-1].source.strip().endswith("run.finish()")
+    assert f'this_run = start("{name}", globals())' in codes[1].source
+    assert codes[-1].source.strip().endswith("this_run.finish()")
+
+
+def bound_names(source):
+    """The names that a cell binds in the notebook's own scope: assignments, loops, `with`, imports, definitions, deletions."""
+
+    def visit(node):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+            return
+        if isinstance(node, ast.Lambda):
+            return
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            yield from (n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
+            return
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            yield node.name
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child)
+
+    return set(visit(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source", ["run = 1", "for run in x: pass", "with x as run: pass", "import a as run", "def run(): pass", "del run",
+               "(run := 1)", "a, (b, run) = x", "run += 1", "[(run := a) for a in x]", "run: int = 1", "from a import run"]
+)  # fmt: skip
+def test_what_binds_a_name(source):
+    assert "run" in bound_names(source)
+
+
+@pytest.mark.parametrize("source", ["[run for run in x]", "x.run = 1", "x['run'] = 1", "f(run=1)", "lambda run: 1"])
+def test_what_binds_no_name(source):
+    assert "run" not in bound_names(source)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_no_cell_overwrites_a_parameter(name):
+    parameters = set(cell_parameters(name))
+    for cell in code_cells(name):
+        if "parameters" not in cell.metadata.get("tags", []):
+            assert not bound_names(cell.source) & parameters, cell.source
 
 
 @pytest.mark.parametrize("name", STAGES)
