@@ -12,6 +12,7 @@ from pathlib import Path
 from parliabench_utils.run.params import SCHEMAS, Common, parse_setting
 from parliabench_utils.run.project import lend_home
 from parliabench_utils.run.runner import StageFailed, Stopped, run_notebook
+from parliabench_utils.run.scrubbing import without_credentials
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except (ValueError, OSError, RecursionError, Stopped) as error:
-        print(f"error: {_one_line(error)}", file=sys.stderr)
+        print(f"error: {without_credentials(_one_line(error))}", file=sys.stderr)
         return error.code if isinstance(error, Stopped) else 2
     except KeyboardInterrupt:
         return 130
@@ -133,6 +134,10 @@ def _import_published(options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace) -> None:
     from parliabench_utils.results.report import headline
+    from parliabench_utils.run.makers import check_inputs
     from parliabench_utils.run.project import outputs_root
 
-    print(headline(outputs_root() / Common(run=options.run).run))
+    folder = outputs_root() / Common(run=options.run).run
+    printed = headline(folder)
+    check_inputs("report", [folder / "tables/table02.csv", folder / "report.html"], folder)
+    print(printed)

@@ -43,6 +43,7 @@ from parliabench_utils.run.artefacts import (
     write_json,
     write_text,
 )
+from parliabench_utils.run.makers import check_inputs
 from parliabench_utils.run.parameter_files import read_given_text
 from parliabench_utils.run.provenance import file_hash
 
@@ -74,7 +75,9 @@ def write_annotation(folder: Path, judge: str, n_speeches: int, points: int, see
 
 
 def _sample(folder: Path, n_speeches: int, seed: int) -> list[Row]:
-    sets = sorted({f.parent for f in (folder / "04_generate").glob("*/*/shard-*.jsonl")})
+    files = sorted((folder / "04_generate").glob("*/*/shard-*.jsonl"))
+    check_inputs("annotate", [folder / "02_dataset/prompts.jsonl", *files], folder)
+    sets = sorted({file.parent for file in files})
     spoken = [{s["prompt_id"]: s for s in speeches_of(folder, s.parent.name, s.name)} for s in sets]
     shared = sorted(set.intersection(*map(set, spoken))) if spoken else []
     per_set = n_speeches // max(len(sets), 1)
@@ -157,7 +160,8 @@ def read_annotation(folder: Path, files: list[Path]) -> pd.DataFrame:
     sample = json.loads((target / "sample.json").read_text(encoding="utf-8"))
     if file_hash(target / "key.csv") != sample.get("key_sha256"):
         raise ValueError(
-            f"{target / 'key.csv'} is not as `annotate` wrote it: write the sample again, or put the file back"
+            f"{target / 'key.csv'} was changed after `annotate` wrote it, its scores would go to other models: "
+            "put the file back, or write the sample again"
         )
     key = read_csv(target / "key.csv", dtype=dict.fromkeys(KEY[:-1], str))
     ratings = _read_files(files, list(key["item"]), sample["points"]).merge(key, on="item")
@@ -268,6 +272,7 @@ def _judge_scores(folder: Path, judge: str, key: pd.DataFrame) -> pd.DataFrame:
         file = folder / "07_judge" / judge / model / f"{kind}.jsonl"
         if not file.exists():
             raise FileNotFoundError(f"{file} is missing: run 07_judge with judge={judge} first")
+        check_inputs("annotate", [file], folder)
         parts.append(pd.DataFrame(read_jsonl(file)).assign(model=model, type=kind))
     columns = ["model", "type", "prompt_id", "variant", "dimension", "score"]
     return pd.concat(parts)[columns].rename(columns={"score": "judge"}).astype({"judge": "float64"})

@@ -32,6 +32,7 @@ from parliabench_utils.run.artefacts import (
     write_parquet,
     write_text,
 )
+from parliabench_utils.run.makers import vouch_for_import
 from parliabench_utils.run.parameter_files import plain_name, read_given_text
 from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.project import project_root
@@ -222,6 +223,7 @@ def import_published(path: Path, folder: Path) -> pd.DataFrame:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
         whole = Path(name) / folder.name
         _write_run(whole, scores, path.name)
+        vouch_for_import(whole, path)
         whole.rename(folder)
     return scores
 

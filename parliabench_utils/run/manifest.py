@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parliabench_utils.run import provenance
+from parliabench_utils.run import makers, provenance
 from parliabench_utils.run.artefacts import read_json, write_json
 from parliabench_utils.run.params import Common
 from parliabench_utils.run.project import outputs_root, project_root
-from parliabench_utils.run.stages import JOB_KEYS, STAGES, needed_files
+from parliabench_utils.run.scrubbing import Scrubber, scrub
+from parliabench_utils.run.stages import JOB_KEYS, STAGES, maker, needed_files
 from parliabench_utils.run.staging import Claim, lay_out, put_in_place, staging_folder
 
 
@@ -49,7 +50,7 @@ def read_manifest(folder: Path, name: str) -> dict[str, Any] | None:
 def add_note(folder: Path, name: str, key: str, value: Any) -> None:
     """Add a fact to the notes that become part of the job's manifest when it ends."""
     path = _notes_path(folder, name)
-    write_json(path, read_json(path) | {key: value})
+    write_json(path, scrub(read_json(path) | {key: value}))
 
 
 def _notes_path(folder: Path, name: str) -> Path:
@@ -77,7 +78,8 @@ class Manifest:
     def open(cls, stage: str, params: Common, mode: str = "runner") -> "Manifest":
         """Hash inputs, parameters and code; claim the outputs; lay out the staging folder; mark as running.
 
-        Raises FileNotFoundError that names each missing input and the stage that writes it, before anything is touched.
+        Raises FileNotFoundError that names each missing input and the stage that writes it, ValueError for one that is not as that
+        stage wrote it, before anything is touched.
         """
         job = cls.prepare(stage, params, mode)
         claim, waited = Claim.wait_for(job.folder, job.name, job.outputs, mode)
@@ -97,8 +99,11 @@ class Manifest:
         folder = outputs_root() / params.run
         inputs = STAGES[stage].inputs(params, folder)
         _require(stage, [*inputs, *needed_files(stage, params, folder)], folder)
+        known = {} if known is None else known
         hashes = provenance.describe(inputs, folder, known=known)
-        code = code or provenance.code_hash(project_root() / "notebooks" / f"{stage}.py")
+        if code is None:
+            makers.check_inputs(stage, inputs, folder, known)
+            code = provenance.code_hash(project_root() / "notebooks" / f"{stage}.py")
         mark = provenance.fingerprint(_selected(params), hashes, code)
         return cls(stage, params, mode, folder, hashes, code, mark)
 
@@ -187,7 +192,7 @@ class Manifest:
             raise FileNotFoundError(f"{self.name} ended without writing {', '.join(missing)}")
         self._require_same_inputs()
         described = provenance.describe(outputs, self.staging, rows=True)
-        self._write("done", outputs=described)
+        self._write("done", outputs=described, outputs_beside=makers.written_beside(outputs, self.staging))
         put_in_place(self.staging, self.folder, manifest_path(self.staging, self.name))
         self._close(described)
 
@@ -221,6 +226,7 @@ class Manifest:
             "parameters": self.params.model_dump(),
             "inputs": self.inputs,
             "outputs": {},
+            "earlier_outputs": makers.earlier_outputs(read_manifest(self.folder, self.name), self.outputs, self.folder),
             "code_sha256": self.code,
             "fingerprint": self.fingerprint,
             "seed": self.params.seed,
@@ -229,10 +235,11 @@ class Manifest:
             "seconds": round(time.monotonic() - self.began, 1),
             "peak_memory_mib": peak_memory_mib(),
         }
-        write_json(manifest_path(self.staging, self.name), record | more)
+        record = Scrubber(self.params.model_dump())(record | more)
+        write_json(manifest_path(self.staging, self.name), record)
         whole = read_manifest(self.folder, self.name)
         if status != "done" and not (whole and whole["status"] == "done"):
-            write_json(self.path, record | more)
+            write_json(self.path, record)
 
 
 def peak_memory_mib() -> int:
@@ -258,7 +265,8 @@ def _require(stage: str, inputs: list[Path], folder: Path) -> None:
     missing = [path for path in inputs if not path.exists() or (stage == "01_ingest" and _is_no_corpus(path))]
     if not missing:
         return
-    lines = [f"{_shown(path, folder)}{_fault(path)} ({_remedy(stage, path, folder)})" for path in missing]
+    lines = [f"{_shown(path, folder)}{_fault(path)} ({_remedy(stage, path, folder)})" for path in missing[:8]]
+    lines += [f"and {len(missing) - 8} more"] if len(missing) > 8 else []
     raise FileNotFoundError(f"{stage}: missing input: {'; '.join(lines)}")
 
 
@@ -282,9 +290,8 @@ def _is_no_corpus(path: Path) -> bool:
 
 
 def _remedy(stage: str, path: Path, folder: Path) -> str:
-    if path.is_relative_to(folder):
-        writer = path.relative_to(folder).parts[0]
-        return f"run {writer if writer in STAGES else '08_statistics'} first"
+    if writer := maker(path, folder):
+        return f"run {writer} first"
     if stage == "01_ingest":
         return "give an unpacked corpus with --set corpus=FOLDER, or run `python -m parliabench_utils fetch-corpus`"
     return "check the name"

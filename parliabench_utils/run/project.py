@@ -68,12 +68,13 @@ def lend_home() -> None:
 def corpus_folder(corpus: str, data_root: str) -> Path:
     """The corpus that the parameter `corpus` names: `mini` is the embedded one, else a root file or folder.
 
-    A name is looked up from the project's root, then under `data_root`; whether it is there is the caller's to check.
+    A name is looked up from the project's root, then under `data_root`; `~` is the user's home, as
+    manifests write it. Whether it is there is the caller's to check.
     """
     if corpus == "mini":
         return Path(__file__).resolve().parents[1] / "corpus/mini"
-    given = project_root() / corpus
-    return (given if given.exists() else project_root() / data_root / corpus).resolve()
+    given = project_root() / Path(corpus).expanduser()
+    return (given if given.exists() else project_root() / Path(data_root).expanduser() / corpus).resolve()
 
 
 PLAIN_URL = re.compile(

@@ -11,12 +11,14 @@ import ast
 import hashlib
 import json
 import subprocess
+from functools import cache
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from parliabench_utils.run.artefacts import read_jsonl
 from parliabench_utils.run.project import project_root
+from parliabench_utils.run.scrubbing import without_credentials
 
 WALL_CLOCK = "seconds"
 UNFINISHED = (".partial", ".tmp", ".lock")
@@ -81,9 +83,10 @@ def row_count(path: Path) -> int | None:
 
 
 def source_files(notebook: Path) -> list[Path]:
-    """The notebook, every module of the package that it imports, directly or not, and the templates and tables in their rooms.
+    """The notebook, every module of the package that it imports, directly or not, and the data files that these read.
 
-    The embedded corpus is no code: it is an input of 01.
+    A module reads what it names, by file or by folder; a data file that no module names counts everywhere. The embedded corpus is no
+    code: it is an input of 01.
     """
     package = project_root() / "parliabench_utils"
     found: set[Path] = set()
@@ -94,26 +97,65 @@ def source_files(notebook: Path) -> list[Path]:
             continue
         found.add(file)
         waiting += [path for name in _imported_names(file) for path in _module_files(package, name)]
-    return sorted(found | {path for room in {file.parent for file in found} for path in _room_data(room)})
+    readers = {data: readers for data in data_files(package) if (readers := data_readers(package, data))}
+    return sorted(found | {data for data in data_files(package) if data not in readers or readers[data] & found})
 
 
-def _room_data(room: Path) -> list[Path]:
+def data_files(package: Path) -> list[Path]:
+    """All files of the package that are no code: tables, templates, licences; without the embedded corpus, READMEs, hidden files."""
+    corpus = package / "corpus/mini"
     return [
         path
-        for kind in ("templates/*", "paper_tables/*.csv", "eurovoc/*.csv")
-        for path in room.glob(kind)
-        if path.is_file()
+        for path in (finished_files(package) if package.is_dir() else [])
+        if path.suffix not in (".py", ".pyc")
+        and path.name != "README.md"
+        and not path.is_relative_to(corpus)
+        and not any(part.startswith(".") for part in path.relative_to(package).parts)
     ]
 
 
+def data_readers(package: Path, data: Path) -> set[Path]:
+    """The modules that name a data file or a folder between it and the package."""
+    rooms = {folder.relative_to(package).as_posix() for folder in package.iterdir() if folder.is_dir()}
+    names = {part for part in data.relative_to(package).parts if part not in rooms}
+    return {module for module in package.rglob("*.py") if names & _named_parts(module, module.stat().st_mtime_ns)}
+
+
+@cache
+def _named_parts(module: Path, _: int) -> frozenset[str]:
+    """What the strings of a module name as paths, its docstrings left out: a folder with all that it holds, or a file alone."""
+    tree = _tree(module)
+    prose = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in prose}
+    paths = [PurePosixPath(text) for text in texts if isinstance(text, str) and len(text) < 200]
+    return frozenset(part for path in paths for part in ([path.name] if path.suffix else path.parts))
+
+
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+
+
 def _imported_names(file: Path) -> set[str]:
+    """Names of the package that a file imports, and those that stand in it as text (`python -m parliabench_utils.…`)."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), filename=str(file))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("parliabench_utils"):
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.ImportFrom) and (module := _absolute(node, file)).startswith("parliabench_utils"):
+            names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names if alias.name.startswith("parliabench_utils")}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names |= {node.value} if node.value.startswith("parliabench_utils.") and " " not in node.value else set()
     return names
+
+
+def _absolute(node: ast.ImportFrom, file: Path) -> str:
+    """The module of `from … import`, a relative one too."""
+    if not node.level:
+        return node.module or ""
+    room = file.parents[node.level - 1]
+    if not room.is_relative_to(project_root()):
+        return ""
+    return ".".join([*room.relative_to(project_root()).parts, *([node.module] if node.module else [])])
 
 
 def _module_files(package: Path, name: str) -> list[Path]:
@@ -145,18 +187,21 @@ def cells_hash(notebook: Path) -> str:
 
 
 def fingerprint(parameters: dict[str, Any], inputs: dict[str, str], code: str) -> str:
-    """One hash of everything that a stage's outputs depend on; the number of threads and the run's name do not count."""
+    """One hash of everything that a stage's outputs depend on; the number of threads, the run's name and a server's password do
+    not count.
+    """
     kept = {key: value for key, value in parameters.items() if key not in ("run", "profile", "n_threads")}
+    kept |= {key: without_credentials(value) for key, value in kept.items() if isinstance(value, str)}
     text = json.dumps([kept, inputs, code], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def name_in_manifest(path: Path, folder: Path) -> str:
-    """`path` relative to the run's folder or the project, else its last two parts: a manifest names no place of this machine."""
+    """`path` relative to the run's folder or the project, else its last part: a manifest names no place of this machine."""
     for base in (folder, project_root()):
         if path.is_relative_to(base):
             return path.relative_to(base).as_posix()
-    return "/".join(path.parts[-2:])
+    return path.name
 
 
 def describe(

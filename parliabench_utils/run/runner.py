@@ -21,6 +21,7 @@ from typing import Any, TextIO
 from parliabench_utils.run.manifest import Manifest
 from parliabench_utils.run.params import resolve, schema_of
 from parliabench_utils.run.project import project_root
+from parliabench_utils.run.scrubbing import ScrubbedNotebooks, ScrubbedStream, Scrubber
 from parliabench_utils.run.session import RUNNER_VARIABLE
 
 LOG_LINES_SHOWN = 20
@@ -126,11 +127,13 @@ def _execute(source: Any, job: Manifest) -> None:
     log = executed.with_suffix(".log")
     with _kernel_environment(job.stage) as scratch, log.open("w", encoding="utf-8") as file:
         nbformat.write(source, scratch / "source.ipynb")
-        output = _Tee(sys.stdout, file)
+        scrubber = Scrubber(job.params.model_dump())
+        kept = ScrubbedStream(file, scrubber)
+        output = _Tee(sys.stdout, kept)
         try:
             papermill.execute_notebook(
                 str(scratch / "source.ipynb"),
-                str(executed),
+                ScrubbedNotebooks.target(executed, scrubber),
                 parameters=job.params.model_dump(),
                 kernel_name="python3",
                 language="python",
@@ -142,8 +145,11 @@ def _execute(source: Any, job: Manifest) -> None:
         except OSError:
             raise
         except Exception as error:
+            kept.finish()
             _raise_disk_fault(job.name, error)
-            raise StageFailed(_failure(job.name, executed, log, error)) from error
+            raise StageFailed(scrubber.without_secrets(_failure(job.name, executed, log, error))) from error
+        finally:
+            kept.finish()
     if executed.stat().st_size > LARGE_NOTEBOOK_BYTES:
         print(f"{job.name}: the executed notebook has {executed.stat().st_size / 2**20:.1f} MiB", flush=True)
 

@@ -14,6 +14,7 @@ from parliabench_utils.run.project import corpus_folder, project_root
 
 HUMAN = "human"
 JOB_KEYS = ("model", "type", "shard")
+IMPORT = "import-published"  # the job that brings a run's files instead of stages 01 to 07
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,27 @@ def shards(params: Common, folder: Path) -> list[int]:
     return [params.shard]
 
 
+def shard_numbers(folder: Path) -> set[int] | None:
+    """The shards that `prompts.jsonl` of a run names; None where there is none yet."""
+    return set(_known_shards(folder)) if (folder / "02_dataset/prompts.jsonl").exists() else None
+
+
 def _known_shards(folder: Path) -> list[int]:
     from parliabench_utils.run.artefacts import read_jsonl
 
     return sorted({row["shard"] for row in read_jsonl(folder / "02_dataset/prompts.jsonl")})
+
+
+def maker(path: Path, folder: Path) -> str | None:
+    """The stage that writes a file or folder of a run; None for what lies elsewhere."""
+    if not path.is_relative_to(folder):
+        return None
+    name = path.relative_to(folder).as_posix()
+    if name == f"04_generate/{HUMAN}" or name.startswith(f"04_generate/{HUMAN}/"):
+        return "02_dataset"
+    first = name.partition("/")[0]
+    last = {"tables": "08_statistics", "figures": "09_figures", "release": "09_figures", "report.html": "09_figures"}
+    return first if first in STAGES else last.get(first)
 
 
 def writes_summary(params: Common) -> bool:
@@ -98,7 +116,8 @@ def _finetune_inputs(params: Common, folder: Path) -> list[Path]:
 
 
 def _adapter_files(params: Common, folder: Path) -> list[Path]:
-    names = ("adapter/adapter_model.safetensors", "adapter/adapter_config.json", "train_log.jsonl", "README.md")
+    adapter = ("adapter/adapter_model.safetensors", "adapter/adapter_config.json", "adapter/base.json")
+    names = (*adapter, "train_log.jsonl", "README.md")
     return [folder / "03_finetune" / model / name for model, _ in model_types("03_finetune", params) for name in names]
 
 
@@ -211,9 +230,27 @@ def _judge_outputs(params: Common, folder: Path) -> list[Path]:
 
 
 def _statistics_inputs(params: Common, folder: Path) -> list[Path]:
-    prepared = ["01_ingest/speeches.parquet", "01_ingest/dropped.csv", "02_dataset", "04_generate"]
-    scored = ["05_text_metrics", "06_political_alignment", "07_judge"]
-    return [*(folder / name for name in [*prepared, *scored]), *_model_files(params)]
+    prepared = ["01_ingest/speeches.parquet", "01_ingest/dropped.csv", "02_dataset", "04_generate/summary"]
+    return [*(folder / name for name in prepared), *_scores_of_sets(params, folder), *_model_files(params)]
+
+
+def _scores_of_sets(params: Common, folder: Path) -> list[Path]:
+    """Speeches and scores of every set that is compared; only imported published speeches come without human ones."""
+    sets = [(m, t) for m in params.models for t in params.types]
+    sets += [] if is_imported(folder) else [(HUMAN, HUMAN)]
+    scored = [
+        folder / stage / m / f"{t}{kind}"
+        for stage in ("05_text_metrics", "06_political_alignment")
+        for m, t in sets
+        for kind in (".parquet", ".signatures.json")
+    ]
+    judged = [folder / "07_judge" / params.judge / m / f"{t}.jsonl" for m, t in sets]
+    return [*(folder / "04_generate" / m / t for m, t in sets), *scored, *judged]
+
+
+def is_imported(folder: Path) -> bool:
+    """Whether a run holds published speeches that `import-published` brought, instead of its own."""
+    return (folder / "manifests" / f"{IMPORT}.json").exists()
 
 
 def _statistics_outputs(params: Common, folder: Path) -> list[Path]:
@@ -224,8 +261,9 @@ def _statistics_outputs(params: Common, folder: Path) -> list[Path]:
 
 
 def _figure_inputs(params: Common, folder: Path) -> list[Path]:
-    made = [name for name in STAGES if name != "09_figures"]
-    return [*(folder / name for name in [*made, "tables"]), project_root() / "params"]
+    checks = [] if is_imported(folder) else [folder / "06_political_alignment/summary", folder / "07_judge/summary"]
+    made = [folder / name for name in ("08_statistics", "tables")]
+    return [*_statistics_inputs(params, folder), *checks, *made, project_root() / "params"]
 
 
 def _figure_outputs(params: Common, folder: Path) -> list[Path]:

@@ -4,15 +4,18 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
+import nbformat
 import pandas as pd
 import pytest
 
 from parliabench_utils import cli
 from parliabench_utils.results.codebook import undescribed
 from parliabench_utils.run import runner
-from parliabench_utils.run.artefacts import read_jsonl
-from parliabench_utils.run.stages import STAGES
+from parliabench_utils.run.artefacts import read_jsonl, write_jsonl
+from parliabench_utils.run.stages import STAGES, maker
 from tests.conftest import ROOT
 from tests.slices import command, environment, run_all, run_stage
 
@@ -87,6 +90,57 @@ def test_another_seed_moves_the_speeches_and_their_scores(slice_outputs):
     assert (both["PPL"] != both["PPL other"]).all()
 
 
+def test_edited_ratings_are_refused_by_name(slice_outputs):
+    """All of a set's ratings made 10 by hand: 08 says so before a kernel starts, and the run's tables stay."""
+    folder = shutil.copytree(slice_outputs / "slice", slice_outputs / "edited")
+    name = "07_judge/smollm2-constrained/smollm2-135m/fine-tuned.jsonl"
+    write_jsonl(folder / name, [row | {"score": 10.0} for row in read_jsonl(folder / name)])
+    before = (folder / "tables/table02.csv").read_bytes()
+    refused = subprocess.run(
+        command("08_statistics", "edited", correction="holm"),
+        cwd=ROOT, env=environment(slice_outputs), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 2
+    assert f"{name} was changed after 07_judge wrote it: run 07_judge again" in " ".join(refused.stderr.split())
+    assert (folder / "tables/table02.csv").read_bytes() == before
+
+
+def test_a_servers_password_is_in_no_file(slice_outputs):
+    folder = shutil.copytree(slice_outputs / "slice", slice_outputs / "secret")
+    address = "http://ann:hush-hush-77@127.0.0.1:9/v1?api_key=key-hush-77"
+    settings = {
+        "judge": "flow-judge-server",
+        "server_url": address,
+        "second_judge": '""',
+        "model": "human",
+        "type": "human",
+    }
+    failed = subprocess.run(
+        command("07_judge", "secret", **settings),
+        cwd=ROOT, env=environment(slice_outputs), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert failed.returncode == 1 and "hush" not in failed.stderr
+    record = json.loads((folder / "manifests/07_judge-human-human.json").read_text())
+    assert record["parameters"]["server_url"] == "http://127.0.0.1:9/v1?api_key=[removed]"
+    assert [f for f in folder.rglob("*") if f.is_file() and b"hush" in f.read_bytes()] == []
+
+
+def test_nothing_that_a_run_keeps_names_this_machine(run):
+    places = [str(place).encode() for place in (ROOT, ROOT.resolve(), run.parent, Path.home(), tempfile.gettempdir())]
+    files = [
+        file
+        for file in run.rglob("*")
+        if file.suffix in {".ipynb", ".log", ".json", ".jsonl", ".md", ".html", ".csv", ".tex"}
+    ]
+    assert len(files) > 100
+    found = {(file.name, place) for file in files for place in places if place + b"/" in file.read_bytes()}
+    assert found == set()
+    for file in (run / "notebooks").glob("*.ipynb"):
+        notebook = nbformat.read(file, 4)
+        nbformat.validate(notebook)
+        assert notebook.metadata.papermill.output_path == f"notebooks/{file.name}"
+
+
 NEEDED = {
     "02_dataset": "01_ingest/speeches.parquet",
     "03_finetune": "02_dataset/train.jsonl",
@@ -113,8 +167,7 @@ def test_a_missing_file_is_refused_before_a_kernel_starts_and_nothing_is_touched
     finally:
         assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
         aside.replace(lacking)
-    maker = "08_statistics" if stage == "09_figures" else NEEDED[stage].split("/")[0]
-    assert f"missing input: {NEEDED[stage]} (run {maker} first)" in capsys.readouterr().err
+    assert f"missing input: {NEEDED[stage]} (run {maker(lacking, run)} first)" in capsys.readouterr().err
 
 
 def _shard(outputs, kind, number):

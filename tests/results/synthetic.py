@@ -12,6 +12,8 @@ import pandas as pd
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.run.artefacts import write_csv, write_json, write_jsonl, write_parquet
 from parliabench_utils.run.params import resolve
+from parliabench_utils.run.provenance import describe
+from parliabench_utils.run.stages import STAGES, maker
 
 MODELS = ["smollm2-135m", "smollm2-135m-nf4"]
 SETS = [(m, t) for m in MODELS for t in ("baseline", "fine-tuned")] + [("human", "human")]
@@ -153,10 +155,12 @@ def _scores(folder: Path, prompts: list[dict], model: str, kind: str, rng: np.ra
 
 
 def _manifests(folder: Path) -> None:
-    for stage in ("01_ingest", "02_dataset", "03_finetune", "04_generate"):
+    for stage in list(STAGES)[:7]:
+        written = [p for p in sorted(folder.rglob("*")) if p.is_file() and maker(p, folder) == stage]
         record = {
             "stage": stage, "job": stage, "status": "done", "mode": "runner", "seed": 42, "notes": {"dropped": {"too short": 1}},
-            "parameters": resolve(stage, "demo", {}).model_dump(), "inputs": {}, "outputs": {},
+            "parameters": resolve(stage, "demo", {}).model_dump(), "inputs": {},
+            "outputs": describe(written, folder, rows=True),
             "environment": {"python": "3.11", "libraries": {"numpy": "2"}, "git_commit": "0" * 40, "git_dirty": False},
             "seconds": 1.0, "peak_memory_mib": 1, "code_sha256": "0", "fingerprint": "0",
         }  # fmt: skip

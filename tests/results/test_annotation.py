@@ -24,6 +24,7 @@ from parliabench_utils.results.agreement import (
 )
 from parliabench_utils.results.annotation import read_annotation, write_annotation
 from parliabench_utils.run.artefacts import harmless, read_jsonl, write_jsonl
+from parliabench_utils.run.makers import vouch_for_import
 
 HOSTILE = '=HYPERLINK("x")</blockquote><script>alert(1)</script> {{ 7 * 7 }} ' + "word " * 30
 SETS = [("a", "baseline"), ("a", "fine-tuned"), ("human", "human")]
@@ -50,6 +51,7 @@ def run(tmp_path):
             for d in DIMENSIONS
         ]
         write_jsonl(folder / "07_judge" / JUDGE / model / f"{kind}.jsonl", rows)
+    vouch_for_import(folder, folder / "02_dataset/prompts.jsonl")
     return folder
 
 
@@ -262,6 +264,22 @@ def test_the_command_line_writes_and_reads(run, monkeypatch, capsys):
     )
     assert re.search(r"alpha +1.0", capsys.readouterr().out)
     assert main(["annotate", "--read", str(run.parent / "nobody.csv")]) == 2
+
+
+def test_a_changed_key_or_judgement_is_refused(run):
+    write_annotation(run, JUDGE, n_speeches=9, points=10, seed=1)
+    raters = [rated(run, "ada", lambda n: n + 1)]
+    judged = run / "07_judge" / JUDGE / "a/baseline.jsonl"
+    honest = judged.read_text()
+    judged.write_text(honest.replace("3.0", "9.0"))
+    with pytest.raises(ValueError, match=r"a/baseline\.jsonl was changed after"):
+        read_annotation(run, raters)
+    judged.write_text(honest)
+    read_annotation(run, raters)
+    key = run / "annotation/key.csv"
+    key.write_text(key.read_text().replace("fine-tuned", "baseline"))
+    with pytest.raises(ValueError, match=r"key\.csv was changed"):
+        read_annotation(run, raters)
 
 
 def test_published_values_of_agreement():

@@ -14,6 +14,7 @@ import pytest
 
 from parliabench_utils import cli
 from parliabench_utils.run import manifest, runner
+from parliabench_utils.run.makers import vouch_for_import
 from parliabench_utils.run.runner import StageFailed, run_notebook
 from tests.conftest import ROOT
 from tests.run.toy import NOTEBOOK, WRITES, install, make_project, staged, write
@@ -193,15 +194,16 @@ def test_a_kill_while_outputs_are_put_in_place_is_mended(project, outputs, monke
 
 
 def test_an_input_that_changes_meanwhile_is_named(project, outputs, monkeypatch):
-    made = outputs / "toy/01_ingest/speeches.parquet"
+    made = outputs / "toy/01_ingest/dropped.csv"
     made.parent.mkdir(parents=True)
     made.write_text("first")
+    vouch_for_import(outputs / "toy", project / "input.txt")
     from parliabench_utils.run import stages
 
     stage = stages.Stage("toy", "Toy", (), lambda p, f: [made], lambda p, f: [f / "toy.csv"])
     monkeypatch.setitem(stages.STAGES, "toy", stage)
     write(project, WRITES + f"\nPath({str(made)!r}).write_text('second')")
-    with pytest.raises(ValueError, match=r"01_ingest/speeches\.parquet changed while it ran"):
+    with pytest.raises(ValueError, match=r"01_ingest/dropped\.csv changed while it ran"):
         run_notebook("toy", "demo", {})
 
 
