@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS, Metric, settled
-from parliabench_utils.results.cells import HUMAN, estimand_weights, generated
-from parliabench_utils.results.compare import cluster_t_test
+from parliabench_utils.results.cells import HUMAN, cluster_t_test, estimand_weights, generated
 
 MIN_PAIRS = 5  # below, a rank correlation is not shown
 NOISE = 3  # decimals: what lies below is a processor's rounding, not an opinion
@@ -68,7 +67,9 @@ def human_preference(
 
 def _wins(human: pd.DataFrame, rows: pd.DataFrame, metric: Metric) -> np.ndarray:
     """1 where the human speech is better, 0.5 for a tie, 0 where it is worse, NaN where a score is missing."""
-    sides = np.stack([human[metric.column].reindex(rows["prompt_id"]).to_numpy(float), rows[metric.column].to_numpy(float)])
+    sides = np.stack(
+        [human[metric.column].reindex(rows["prompt_id"]).to_numpy(float), rows[metric.column].to_numpy(float)]
+    )
     gap = -np.diff(settled(sides), axis=0)[0]
     return (np.sign(gap if metric.higher_is_better else -gap) + 1) / 2
 

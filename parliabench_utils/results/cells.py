@@ -1,4 +1,4 @@
-"""Cells of the result tables: mean, sd and n of each metric, missing values by two rules, normalisation to [0, 1].
+"""Cells of the result tables: weighted means, their sds and tests, missing values by two rules, normalisation to [0, 1].
 
 Used by notebook 08. A *score frame* has one row a speech: `prompt_id, variant, model, type`, the prompt's context
 and one column a metric (`metrics.table`); see `results.scores`.
@@ -11,6 +11,7 @@ What a mean is a mean of has a name, the *estimand* (ESTIMANDS): small parties a
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -54,7 +55,10 @@ def is_compared(scores: pd.DataFrame, kept: Iterable[str], missing: str) -> pd.S
 
 
 def compared_rows(scores: pd.DataFrame) -> pd.DataFrame:
-    """The rows with `compared` true, their `weight` renormalised (`estimand_weights`) for the prompts that are gone; where there are none, all rows without their values, so that tables say n = 0."""
+    """The rows with `compared` true, their `weight` renormalised for the prompts that are gone (`estimand_weights`).
+
+    Where there are none, all rows without their values, so that tables say n = 0.
+    """
     if scores["compared"].any():
         kept = scores[scores["compared"]].reset_index(drop=True)
         return _with_weights_of(scores, kept) if "weight" in scores else kept
@@ -102,9 +106,13 @@ def _require(rows: pd.DataFrame, estimand: str) -> None:
         raise ValueError(f"estimand={estimand!r}: expected one of {', '.join(ESTIMANDS)}")
     column = {"prompts": "prompt_id", "corpus": "weight", "parties": "Party"}[estimand]
     if column not in rows:
-        raise ValueError(f"estimand={estimand!r} needs the column {column!r} of 02_dataset/prompts.jsonl: run 02 and 08 again")
+        raise ValueError(
+            f"estimand={estimand!r} needs the column {column!r} of 02_dataset/prompts.jsonl: run 02 and 08 again"
+        )
     if estimand == "corpus" and not (wrong := rows.loc[~(rows["weight"].astype(float) > 0), "prompt_id"]).empty:
-        raise ValueError(f"02_dataset/prompts.jsonl: `weight` of prompt {wrong.iloc[0]} is no number above 0; run 02 again")
+        raise ValueError(
+            f"02_dataset/prompts.jsonl: `weight` of prompt {wrong.iloc[0]} is no number above 0; run 02 again"
+        )
 
 
 def summary(values: np.ndarray, weights: np.ndarray) -> tuple[int, float, float, float]:
@@ -116,6 +124,69 @@ def summary(values: np.ndarray, weights: np.ndarray) -> tuple[int, float, float,
     free = total - squares / total
     sd = float(np.sqrt((weights * (values - mean) ** 2).sum() / free)) if values.size > 1 else np.nan
     return values.size, mean, sd, float(total**2 / squares)
+
+
+class ClusterTest(NamedTuple):
+    """A weighted mean, its standard error, degrees of freedom, t, two-sided p and 95 % interval; NaN where undefined."""
+
+    mean: float
+    se: float
+    df: float
+    t: float
+    p: float
+    low: float
+    high: float
+
+
+def cluster_t_test(
+    values: np.ndarray, clusters: np.ndarray, weights: np.ndarray | None = None, size: float | None = None
+) -> ClusterTest:
+    """Is the weighted mean of `values` (n,) 0, when those of a cluster (n,) may depend on one another?
+
+    The squared sums of residuals by cluster are divided by what they would be of independent values (CR2), and the degrees of
+    freedom are Satterthwaite's of Bell and McCaffrey (2002): with one value a cluster and equal weights this is the t-test with
+    n - 1. Missing values are left out; no spread (by the `size` of what `values` are differences of) and one cluster give NaN.
+    """
+    from scipy import stats
+
+    known = ~np.isnan(values)
+    values, size = values[known], np.abs(values[known]).max(initial=0.0) if size is None else size
+    weights = np.ones(values.size) if weights is None else weights[known]
+    names, codes = np.unique(np.asarray(clusters)[known].astype(str), return_inverse=True)
+    if names.size < 2:
+        return ClusterTest(float(np.average(values, weights=weights)) if values.size else np.nan, *[np.nan] * 6)
+    mean = float(np.average(values, weights=weights))
+    share = np.bincount(codes, weights) / weights.sum()
+    residual = np.bincount(codes, weights * (values - mean)) / weights.sum()
+    se, df = _robust_error(residual, share, np.bincount(codes, weights**2) / weights.sum() ** 2)
+    if is_rounding(se * np.sqrt(names.size), size):
+        return ClusterTest(mean, *[np.nan] * 6)
+    reach = stats.t.ppf(0.975, df) * se
+    p = float(2 * stats.t.sf(abs(mean / se), df))
+    return ClusterTest(mean, se, df, mean / se, p, mean - reach, mean + reach)
+
+
+def _robust_error(residual: np.ndarray, share: np.ndarray, variance: np.ndarray) -> tuple[float, float]:
+    """Standard error and degrees of freedom from sums of residuals by cluster, shares of the weight, and the variances of
+    those sums if values were independent (n_clusters,).
+
+    The sums minus `share` of their total have covariance diag(v) - s v' - v s' + V s s' (V the total variance), whose diagonal
+    is `expected`; the variance is a sum of factor * residual^2, its degrees of freedom 2 E^2 / Var.
+    """
+    total = variance.sum()
+    expected = variance - 2 * share * variance + share**2 * total
+    factor = variance / expected
+    ss, vv, sv = (float((factor * a * b).sum()) for a, b in ((share, share), (variance, variance), (share, variance)))
+    own = factor * (total * share**2 - 2 * share * variance)  # the diagonal without diag(v)
+    everywhere = 2 * ss * vv + 2 * sv**2 + total**2 * ss**2 - 4 * total * ss * sv
+    squares = everywhere - float((own**2).sum()) + float(((factor * expected) ** 2).sum())
+    return float(np.sqrt((factor * residual**2).sum())), float((factor * expected).sum() ** 2 / squares)
+
+
+def prompt_clusters(scores: pd.DataFrame, cluster: str) -> pd.DataFrame:
+    """One row a prompt, by its id, with `_cluster`: the label of its `cluster`; a prompt without a speaker stands for itself."""
+    prompts = scores.drop_duplicates("prompt_id").set_index("prompt_id", drop=False)
+    return prompts.assign(_cluster=prompts[cluster].fillna(prompts["prompt_id"]))
 
 
 def cell_means(

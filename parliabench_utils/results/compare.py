@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS, Metric, is_rounding, settled
-from parliabench_utils.results.cells import estimand_weights, summary
+from parliabench_utils.results.cells import cluster_t_test, estimand_weights, prompt_clusters, summary
 
 BASELINE, TUNED = "baseline", "fine-tuned"
 ALPHA = 0.05
@@ -29,18 +29,6 @@ class TTest(NamedTuple):
     t: float
     p: float
     d: float
-
-
-class ClusterTest(NamedTuple):
-    """A weighted mean, its standard error, degrees of freedom, t, two-sided p and 95 % interval; NaN where undefined."""
-
-    mean: float
-    se: float
-    df: float
-    t: float
-    p: float
-    low: float
-    high: float
 
 
 def t_test_from_summary(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int) -> TTest:
@@ -56,54 +44,7 @@ def t_test_from_summary(mean1: float, sd1: float, n1: int, mean2: float, sd2: fl
     return TTest(float(test.statistic), float(test.pvalue), float((mean2 - mean1) / pooled))
 
 
-def cluster_t_test(
-    values: np.ndarray, clusters: np.ndarray, weights: np.ndarray | None = None, size: float | None = None
-) -> ClusterTest:
-    """Is the weighted mean of `values` (n,) 0, when those of a cluster (n,) may depend on one another?
-
-    The squared sums of residuals by cluster are divided by what they would be of independent values (CR2), and the degrees of
-    freedom are Satterthwaite's of Bell and McCaffrey (2002): with one value a cluster and equal weights this is the t-test with
-    n - 1. Missing values are left out; no spread (by the `size` of what `values` are differences of) and one cluster give NaN.
-    """
-    from scipy import stats
-
-    known = ~np.isnan(values)
-    values, size = values[known], np.abs(values[known]).max(initial=0.0) if size is None else size
-    weights = np.ones(values.size) if weights is None else weights[known]
-    names, codes = np.unique(np.asarray(clusters)[known].astype(str), return_inverse=True)
-    if names.size < 2:
-        return ClusterTest(float(np.average(values, weights=weights)) if values.size else np.nan, *[np.nan] * 6)
-    mean = float(np.average(values, weights=weights))
-    share = np.bincount(codes, weights) / weights.sum()
-    residual = np.bincount(codes, weights * (values - mean)) / weights.sum()
-    se, df = _robust_error(residual, share, np.bincount(codes, weights**2) / weights.sum() ** 2)
-    if is_rounding(se * np.sqrt(names.size), size):
-        return ClusterTest(mean, *[np.nan] * 6)
-    reach = stats.t.ppf(0.975, df) * se
-    p = float(2 * stats.t.sf(abs(mean / se), df))
-    return ClusterTest(mean, se, df, mean / se, p, mean - reach, mean + reach)
-
-
-def _robust_error(residual: np.ndarray, share: np.ndarray, variance: np.ndarray) -> tuple[float, float]:
-    """Standard error and degrees of freedom from sums of residuals by cluster, shares of the weight, and the variances of
-    those sums if values were independent (n_clusters,).
-
-    The sums minus `share` of their total have covariance diag(v) - s v' - v s' + V s s' (V the total variance), whose diagonal
-    is `expected`; the variance is a sum of factor * residual^2, its degrees of freedom 2 E^2 / Var.
-    """
-    total = variance.sum()
-    expected = variance - 2 * share * variance + share**2 * total
-    factor = variance / expected
-    ss, vv, sv = (float((factor * a * b).sum()) for a, b in ((share, share), (variance, variance), (share, variance)))
-    own = factor * (total * share**2 - 2 * share * variance)  # the diagonal without diag(v)
-    everywhere = 2 * ss * vv + 2 * sv**2 + total**2 * ss**2 - 4 * total * ss * sv
-    squares = everywhere - float((own**2).sum()) + float(((factor * expected) ** 2).sum())
-    return float(np.sqrt((factor * residual**2).sum())), float((factor * expected).sum() ** 2 / squares)
-
-
-def cliffs_delta(
-    first: np.ndarray, second: np.ndarray, weights: tuple[np.ndarray, np.ndarray] | None = None
-) -> float:
+def cliffs_delta(first: np.ndarray, second: np.ndarray, weights: tuple[np.ndarray, np.ndarray] | None = None) -> float:
     """P(second > first) - P(second < first), in [-1, 1], for ordinal scores; NaN where a side is empty.
 
     `weights` are those of both sides; values that are equal but for rounding are ties.
@@ -113,7 +54,9 @@ def cliffs_delta(
     sides = [side[mask] for side, mask in zip((first, second), known, strict=True)]
     if not all(side.size for side in sides):
         return float("nan")
-    weighing = [np.ones(s.size) for s in sides] if weights is None else [w[k] for w, k in zip(weights, known, strict=True)]
+    weighing = (
+        [np.ones(s.size) for s in sides] if weights is None else [w[k] for w, k in zip(weights, known, strict=True)]
+    )
     level = np.unique(settled(np.concatenate(sides)), return_inverse=True)[1]
     a = np.bincount(level[: sides[0].size], weighing[0], level.max() + 1)
     b = np.bincount(level[sides[0].size :], weighing[1], level.max() + 1)
@@ -179,12 +122,6 @@ def _compare_model(
         paired = _paired(*values, shared["_cluster"].to_numpy(), weights, metric, draws, seed)
         rows.append({"model": model, "metric": metric.name} | _unpaired(*sides, metric, estimand) | paired)
     return rows
-
-
-def prompt_clusters(scores: pd.DataFrame, cluster: str) -> pd.DataFrame:
-    """One row a prompt, by its id, with `_cluster`: the label of its `cluster`; a prompt without a speaker stands for itself."""
-    prompts = scores.drop_duplicates("prompt_id").set_index("prompt_id", drop=False)
-    return prompts.assign(_cluster=prompts[cluster].fillna(prompts["prompt_id"]))
 
 
 def _side(rows: pd.DataFrame, column: str, estimand: str, scores: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

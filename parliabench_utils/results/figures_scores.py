@@ -8,8 +8,16 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.results.cells import ESTIMANDS, HUMAN, cell_means, estimand_weights, normalise
-from parliabench_utils.results.compare import BASELINE, TUNED, cluster_t_test, prompt_clusters
+from parliabench_utils.results.cells import (
+    ESTIMANDS,
+    HUMAN,
+    cell_means,
+    cluster_t_test,
+    estimand_weights,
+    normalise,
+    prompt_clusters,
+)
+from parliabench_utils.results.compare import BASELINE, TUNED
 from parliabench_utils.results.figure_style import (
     BAR,
     COLUMN,
@@ -27,6 +35,7 @@ from parliabench_utils.results.figure_style import (
 )
 from parliabench_utils.results.figures_corpus import ORIENTATIONS
 
+UNITS = {"prompt_id": "prompts", "context_id": "contexts", "sitting_id": "sittings", "speaker_id": "speakers"}
 CATEGORIES = tuple(dict.fromkeys(metric.category for metric in METRICS))
 
 
@@ -56,11 +65,8 @@ def category_changes(
     return pd.DataFrame(rows)
 
 
-UNITS = {"prompt_id": "prompts", "context_id": "contexts", "sitting_id": "sittings", "speaker_id": "speakers"}
-
-
 def _estimand_of(data: pd.DataFrame) -> str:
-    return ESTIMANDS[data["estimand"].iloc[0]] if len(data) else ""
+    return ESTIMANDS[data["estimand"].iloc[0]] if "estimand" in data and len(data) else ""
 
 
 def fig3(changes: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tuple[Path, ...]) -> Drawing:
@@ -117,7 +123,10 @@ def alignment_heatmap(
         axes = figure.add_subplot()
         heatmap(axes, wide.set_axis(with_n(wide.index, counts), axis=0))
         axes.xaxis.tick_top()
-        footnote(figure, f"Mean cosine to the expected party's centroid (Eq. 3); in brackets: speeches a model. {_estimand_of(data)} {note}")
+        footnote(
+            figure,
+            f"Mean cosine to the expected party's centroid (Eq. 3); in brackets: speeches a model. {_estimand_of(data)} {note}",
+        )
     means = wide.mean(axis=1).dropna()
     ends = f"highest on average {means.idxmax()}, lowest {means.idxmin()}" if len(means) else "no group has a value"
     alt = f"Heat map of {len(wide)} groups by {len(wide.columns)} columns; {ends}."
@@ -190,6 +199,9 @@ def fig8(
             heatmap(axes, wide.reindex(order).set_axis(with_n(order, counts), axis=0))
             axes.xaxis.tick_top()
             axes.set_title(metric, pad=10)
-        footnote(figure, f"In brackets: speeches a model. PSA is not defined for an unknown orientation. {ESTIMANDS[estimand]} {note}")
+        footnote(
+            figure,
+            f"In brackets: speeches a model. PSA is not defined for an unknown orientation. {ESTIMANDS[estimand]} {note}",
+        )
     alt = "Two heat maps, Party Align and PSA, with orientations from left to right in rows and models in columns."
     return Drawing("fig8", "Scores by political orientation", alt, figure, data, inputs, note)

@@ -16,13 +16,13 @@ from parliabench_utils.metrics.table import METRICS, Metric, is_rounding
 from parliabench_utils.results.cells import estimand_weights
 from parliabench_utils.results.compare import BASELINE, TUNED
 
-COLUMNS = ["metric", "term", "estimate", "se", "statistic", "df", "df_error", "p", "ci_low", "ci_high", "n", "n_prompts"]
-COLUMNS += ["n_effective", "sd_prompt", "sd_residual", "estimand", "converged", "note"]
+COLUMNS = ["metric", "term", "estimate", "se", "statistic", "df", "df_error", "p", "ci_low", "ci_high"]
+COLUMNS += ["n", "n_prompts", "n_effective", "sd_prompt", "sd_residual", "estimand", "converged", "note"]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Means of the cells, their robust covariance, the sds between prompts and within one (pooled), the effective number of prompts."""
+    """Means of the cells, their robust covariance, sds between prompts and within one (pooled), effective number of prompts."""
 
     beta: np.ndarray
     covariance: np.ndarray
@@ -44,12 +44,12 @@ def fit_cells(y: np.ndarray, x: np.ndarray, prompts: np.ndarray, weights: np.nda
     note = "" if rho > 0 else "prompts share nothing: their variance is 0"
     sds = np.sqrt(fit.scale * np.array([max(rho, 0.0), 1.0 - max(rho, 0.0)]))
     effective = float(each.sum() ** 2 / (each**2).sum())
-    return Fit(np.asarray(fit.params), np.asarray(fit.cov_params()), *map(float, sds), effective, bool(fit.converged), note)
+    return Fit(
+        np.asarray(fit.params), np.asarray(fit.cov_params()), *map(float, sds), effective, bool(fit.converged), note
+    )
 
 
-def mixed_models(
-    scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS, estimand: str = "prompts"
-) -> pd.DataFrame:
+def mixed_models(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS, estimand: str = "prompts") -> pd.DataFrame:
     """COLUMNS for each metric: the effect of fine-tuning over all models (their plain mean), that of each model, and whether the
     effects differ between models (`type x model`, no estimate).
 
@@ -76,11 +76,13 @@ def _one_metric(rows: pd.DataFrame, metric: Metric, estimand: str) -> list[dict]
     terms = {"fine-tuned": effects[0]} if len(models) == 1 else terms
     if not np.isnan(shifts).any():
         common |= {"converged": False, "note": "the same difference in every prompt: nothing to test"}
-        return [common | {"term": t, "estimate": np.abs(e.reshape(-1, 2)).mean(axis=1) @ shifts} for t, e in terms.items()]
+        return [common | {"term": term, "estimate": effect[1::2] @ shifts} for term, effect in terms.items()]
     x = np.column_stack(cells).astype(float)
     weights = pd.Series(estimand_weights(prompts, estimand, rows), index=prompts.index)
     scale = y.std()
-    fit = fit_cells((y - y.mean()) / scale, x, known["prompt_id"].to_numpy(), known["prompt_id"].map(weights).to_numpy())
+    fit = fit_cells(
+        (y - y.mean()) / scale, x, known["prompt_id"].to_numpy(), known["prompt_id"].map(weights).to_numpy()
+    )
     common |= {"sd_prompt": scale * fit.sd_prompt, "sd_residual": scale * fit.sd_residual}
     common |= {"n_effective": fit.n_effective, "converged": fit.converged, "note": fit.note}
     tested = [common | {"term": term} | _effect(contrast, fit, scale) for term, contrast in terms.items()]
@@ -104,11 +106,12 @@ def _effect(contrast: np.ndarray, fit: Fit, scale: float) -> dict[str, float]:
     from scipy import stats
 
     estimate, se = scale * contrast @ fit.beta, scale * np.sqrt(max(contrast @ fit.covariance @ contrast, 0.0))
-    free = fit.n_effective - 1
-    reach = stats.t.ppf(0.975, free) * se
-    p = float(2 * stats.t.sf(abs(estimate / se), free)) if se > 0 else np.nan
-    interval = {"ci_low": estimate - reach, "ci_high": estimate + reach}
-    return {"estimate": estimate, "se": se, "statistic": estimate / se if se > 0 else np.nan, "df": 1, "df_error": free, "p": p} | interval
+    found = {"estimate": estimate, "se": se, "df": 1, "df_error": fit.n_effective - 1}
+    if not se > 0:
+        return found
+    reach, t = stats.t.ppf(0.975, fit.n_effective - 1) * se, estimate / se
+    p = float(2 * stats.t.sf(abs(t), fit.n_effective - 1))
+    return found | {"statistic": t, "p": p, "ci_low": estimate - reach, "ci_high": estimate + reach}
 
 
 def _joint(contrasts: np.ndarray, fit: Fit) -> dict[str, float]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.results.cells import HUMAN, SMALL_GROUP, cell_means
+from parliabench_utils.results.cells import ESTIMANDS, HUMAN, SMALL_GROUP, cell_means
 from parliabench_utils.results.compare import verdict
 from parliabench_utils.results.difficulty import DEFINITION
 from parliabench_utils.results.paper import PAPER_MODELS, published
@@ -20,6 +20,15 @@ SMALL_NOTE = f"° fewer than {SMALL_GROUP} speeches a model"
 MISSING_NOTE = (
     "A group does not appear when every one of its prompts was left out (04_generate/summary/kept_prompts.json)"
 )
+
+
+def estimand_note(data: pd.DataFrame, what: str) -> str:
+    """Which estimand the rows of `data` are of and, where they are weighted, between which numbers their effective n lies."""
+    if data.empty:
+        return ""
+    name = data["estimand"].iloc[0]
+    effective = f" Effective n, (Σw)²/Σw², of {what}: {span(data['n_effective'].round())}." if name != "prompts" else ""
+    return ESTIMANDS[name] + effective
 
 
 def set_label(model: str, kind: str, names: Names) -> str:
@@ -54,9 +63,11 @@ def table02(
     display.columns = [f"{m.name} {'↑' if m.higher_is_better else '↓'}" for m in METRICS]
     display.insert(0, "n", data.groupby(labels, sort=False)["n"].max().astype(str).reindex(display.index))
     family = comparison["family" if test == "pooled" else "paired_p_family"].iloc[0]
+    kind = test if test == "paired" or data["estimand"].iloc[0] == "prompts" else "unpaired, unequal variances,"
     notes = (
         f"Mean ± sd (ddof 1); n is the number of valid values, in brackets where a metric has fewer. {rule}",
-        f"* significant improvement, † significant decline: {test} t-test, {correction} at 0.05 over {family}."
+        estimand_note(data, "a cell"),
+        f"* significant improvement, † significant decline: {kind} t-test, {correction} at 0.05 over {family}."
         + (" Self-BLEU: permutation of types within groups." if test == "paired" else ""),
         "Columns in the order of the paper's values (its printed header is out of order).",
         *([SMALL_NOTE.replace(" a model", "")] if small.any() else []),
@@ -74,12 +85,14 @@ def _beside_published(
     return merged
 
 
-def alignment_by(scores: pd.DataFrame, column: str, names: Names, inputs: tuple[Path, ...]) -> Table:
+def alignment_by(
+    scores: pd.DataFrame, column: str, names: Names, inputs: tuple[Path, ...], estimand: str = "prompts"
+) -> Table:
     """Table 8 (`column` Party) or 11 (Topic): mean Party Align of the fine-tuned models, human speeches beside them."""
     number_of = {"Party": 8, "Topic": 11}[column]
     rows = scores[scores["type"].isin(["fine-tuned", HUMAN])]
     party_align = [m for m in METRICS if m.name == "Party Align"]
-    data = cell_means(rows, [column], party_align).drop(columns="metric").sort_values([column], kind="stable")
+    data = cell_means(rows, [column], party_align, estimand).drop(columns="metric").sort_values([column], kind="stable")
     data.insert(1, "display", data["model"].map(names))
     data = _beside_published(data, _published_long(number_of), [column], ("mean",))
     tuned = data[data["type"] == "fine-tuned"]
@@ -96,6 +109,7 @@ def alignment_by(scores: pd.DataFrame, column: str, names: Names, inputs: tuple[
     kind = "political party" if column == "Party" else "topic"
     notes = (
         "Mean cosine to the expected party's centroid (Eq. 3). Average and Sd (ddof 0) over the models, human speeches apart.",
+        estimand_note(data, "a cell"),
         SMALL_NOTE,
         MISSING_NOTE,
     )
@@ -204,10 +218,14 @@ def table13(comparison: pd.DataFrame, names: Names, inputs: tuple[Path, ...]) ->
         }
     )
     notes = (
-        "Fine-tuned minus baseline. t, p, d: pooled two-sample t-test (the paper's). Paired: within prompts, which all models share.",
+        "Fine-tuned minus baseline. t, p, d: pooled two-sample t-test (the paper's; of weighted means with unequal variances). "
+        "Paired: within prompts, which all models share.",
+        f"{estimand_note(data, 'the pairs')} Paired t, its interval and Wilcoxon's p count what is drawn as independent "
+        f"({span(data['n_clusters'])} of them); where every pair has the same difference they are undefined, "
+        "and the direction says which.",
         f"Pooled, Paired: gain or decline that is significant at 0.05 after Bonferroni; {comparison['family'].iloc[0]} "
         f"(paired: {comparison['paired_p_family'].iloc[0]}). Holm and Benjamini-Hochberg are in the CSV.",
         "‡ Self-BLEU compares the speeches of a group with each other, so its values are not independent and a t-test's p is too "
-        "small: this p is from permuting the types within groups (self_bleu_permutation.csv).",
+        "small: this p is from permuting the types within groups, of prompts as drawn (self_bleu_permutation.csv).",
     )
     return Table("table13", "Fine-tuned against baseline: all tests", data, display, notes, inputs)

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from parliabench_utils.metrics.table import METRIC_BY_NAME
-from parliabench_utils.results.compare import bootstrap_means, cliffs_delta, compare, t_test_from_summary, verdict
+from parliabench_utils.results.compare import cliffs_delta, compare, signed_rank_p, t_test_from_summary, verdict
 
 GRUEN, PPL = METRIC_BY_NAME["GRUEN"], METRIC_BY_NAME["PPL"]
 
