@@ -239,7 +239,10 @@ by_party, by_topic = (
 by_party.display
 
 # %%
-hard = {c: difficulty(rows, c, how=run.params.normalisation) for c in ("Party", "Political Orientation", "Topic")}
+hard = {
+    c: difficulty(rows, c, how=run.params.normalisation, estimand=run.params.estimand)
+    for c in ("Party", "Political Orientation", "Topic")
+}
 difficulty_tables = [tables.difficulty_table(hard[c], c, source) for c in ("Party", "Political Orientation")]
 hard["Party"]
 

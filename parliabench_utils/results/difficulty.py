@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.corpus.organisations import UNKNOWN_ORIENTATION
-from parliabench_utils.results.cells import HUMAN, composite, normalise
+from parliabench_utils.results.cells import HUMAN, composite, estimand_weights, normalise
 from parliabench_utils.results.stability import stability
 
 DEFINITION = (
@@ -25,15 +25,18 @@ def speech_difficulty(scores: pd.DataFrame, how: str = "run") -> pd.Series:
     return 1.0 - composite(normalise(scores, how))
 
 
-def difficulty(scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str = "run") -> pd.DataFrame:
+def difficulty(
+    scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str = "run", estimand: str = "prompts"
+) -> pd.DataFrame:
     """Groups of column `by`, hardest first: rank, group, difficulty, consistency, n (speeches), n_models, human, n_human.
 
     Speeches of type `kind` count; `human` is the difficulty of the members' own speeches. The normalisation is over all
-    rows of `scores`. The orientation Unknown is no position and comes last, without a rank.
+    rows of `scores`; means are of the `estimand` within a group. The orientation Unknown is no position and comes last,
+    without a rank.
     """
     scored = scores.assign(_difficulty=speech_difficulty(scores, how))
     rows, human = (scored[scored["type"] == which] for which in (kind, HUMAN))
-    per_model = rows.groupby([by, "model"])["_difficulty"].mean().unstack("model")
+    per_model = _means(rows, [by, "model"], estimand).unstack("model")
     table = pd.DataFrame(
         {
             "group": per_model.index,
@@ -41,10 +44,11 @@ def difficulty(scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str
             "consistency": [stability(1.0 - row) for row in per_model.to_numpy()],
             "n": rows.groupby(by)["_difficulty"].count().reindex(per_model.index).to_numpy(),
             "n_models": per_model.notna().sum(axis=1).to_numpy(),
-            "human": human.groupby(by)["_difficulty"].mean().reindex(per_model.index).to_numpy(),
+            "human": _means(human, [by], estimand).reindex(per_model.index).to_numpy(),
             "n_human": human.groupby(by)["_difficulty"].count().reindex(per_model.index, fill_value=0).to_numpy(),
         }
     )
+    table["estimand"] = estimand
     unranked = table["group"] == UNKNOWN_ORIENTATION
     table = table.assign(_last=unranked).sort_values(
         ["_last", "difficulty", "group"], ascending=[True, False, True], ignore_index=True
@@ -52,3 +56,13 @@ def difficulty(scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str
     rank = pd.Series(np.arange(1, len(table) + 1), dtype="Int64").mask(table.pop("_last"))
     table.insert(0, "rank", rank)
     return table
+
+
+def _means(rows: pd.DataFrame, by: list[str], estimand: str) -> pd.Series:
+    """The mean difficulty of each group of `by`."""
+    weights = pd.Series(np.nan, index=rows.index)
+    for _, part in rows[rows["_difficulty"].notna()].groupby(by):
+        weights.loc[part.index] = estimand_weights(part, estimand)
+    sums = pd.DataFrame({"sum": rows["_difficulty"] * weights, "weight": weights})
+    sums = sums.groupby([rows[name] for name in by]).sum(min_count=1)
+    return sums["sum"] / sums["weight"]

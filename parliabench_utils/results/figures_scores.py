@@ -174,7 +174,7 @@ def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, input
         footnote(
             figure,
             "Beside each bar: difficulty · consistency. Difficulty: 1 minus the mean composite of the metrics; "
-            f"our own definition, the paper gives none. In brackets: speeches. {note}",
+            f"our own definition, the paper gives none. In brackets: speeches. {_estimand_of(table)} {note}",
         )
     text = ", ".join(f"{r.group} {r.difficulty:.3f}" for r in table.itertuples())
     return Drawing(name, title, f"Bars, hardest first: {text}.", figure, table, inputs, note)

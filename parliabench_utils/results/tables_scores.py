@@ -147,6 +147,7 @@ def difficulty_table(frame: pd.DataFrame, column: str, inputs: tuple[Path, ...])
     )
     notes = (
         DEFINITION,
+        *(ESTIMANDS[name] for name in frame["estimand"].unique()),
         "The paper's own columns are in the CSV; they follow another, unpublished definition, so no difference is taken.",
         *unknown,
         SMALL_NOTE.replace(" a model", ""),
@@ -173,7 +174,7 @@ def table12(table: pd.DataFrame, names: Names, how: str, inputs: tuple[Path, ...
     display["Uneven beyond chance"] = data["uneven"].astype(str) + " of " + data["tests"].astype(str)
     display["n"] = data["n"].astype(str)
     notes = (
-        "Eq. 4, mean over all metrics; Overall is the plain mean of the three contexts.",
+        "Eq. 4, mean over all metrics; Overall is the plain mean of the three contexts. Every speech of a group counts the same.",
         f"Metrics normalised to [0, 1] ({'min-max over the run' if how == 'run' else 'fixed ranges'}), lower-is-better flipped.",
         "By chance: the same speeches dealt to groups of the same sizes at random. Uneven beyond chance: metrics and contexts that "
         "are less even than 95 % of such deals; one in twenty would be by chance alone.",
