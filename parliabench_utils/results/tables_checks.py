@@ -35,8 +35,8 @@ def anova_display(anova: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
     notes = (
         "Control: the same speeches scored as another party's or orientation's (06). Where it separates groups as well, the metric "
         "does not see the party. Groups of one speech are left out.",
-        "Every speech counts the same. Speeches of all models to one prompt share it, so their p is too small; read the rows of single "
-        "models.",
+        "Every speech counts the same. Speeches of all models to one prompt share it, so their p is too small; read the rows of "
+        "single models.",
         SMALL_NOTE.replace(" a model", ""),
     )
     return Table("anova", "Variance between parties and orientations", anova, display, notes, inputs)
