@@ -78,7 +78,7 @@ def s2(comparison: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tu
     models = list(dict.fromkeys(data["model"]))
     style, order = model_style(models), [m.name for m in METRICS]
     with mpl.rc_context(RC):
-        figure = new_figure(1.4 + (0.2 + 0.025 * len(models)) * len(order), COLUMN)
+        figure = new_figure(1.5 + (0.2 + 0.025 * len(models)) * len(order), COLUMN)
         axes = figure.add_subplot()
         for position, model in enumerate(models):
             part = data[data["model"] == model].set_index("metric").reindex(order)

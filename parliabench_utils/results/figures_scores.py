@@ -74,7 +74,7 @@ def fig3(changes: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tup
     models = list(dict.fromkeys(changes["model"]))
     style = model_style(models)
     with mpl.rc_context(RC):
-        figure = new_figure(1.5 + 0.16 * len(models) * len(CATEGORIES), COLUMN)
+        figure = new_figure(1.6 + 0.16 * len(models) * len(CATEGORIES), COLUMN)
         axes = figure.add_subplot()
         for position, model in enumerate(models):
             part = changes[changes["model"] == model].set_index("category").reindex(CATEGORIES)
@@ -119,7 +119,7 @@ def alignment_heatmap(
     """Figure 4 (Party) or 6 (Topic), from the data of Table 8 or 11: groups in rows, models and human speeches in columns."""
     wide, counts = _wide(data, column)
     with mpl.rc_context(RC):
-        figure = new_figure(1.4 + 0.25 * len(wide), COLUMN)
+        figure = new_figure(1.5 + 0.25 * len(wide), COLUMN)
         axes = figure.add_subplot()
         heatmap(axes, wide.set_axis(with_n(wide.index, counts), axis=0))
         axes.xaxis.tick_top()
@@ -146,7 +146,7 @@ def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, input
     Parties stand in their own colours, other groups in one.
     """
     with mpl.rc_context(RC):
-        figure = new_figure(1.0 + 0.25 * len(table), COLUMN)
+        figure = new_figure(1.15 + 0.25 * len(table), COLUMN)
         axes = figure.add_subplot()
         colours = [PARTY_COLOURS.get(group, BAR) for group in table["group"]]
         axes.barh(range(len(table)), table["difficulty"], color=colours, edgecolor=GREY, linewidth=0.4, height=0.66)
@@ -191,7 +191,7 @@ def fig8(
     data.insert(1, "display", data["model"].map(names))
     order = [o for o in ORIENTATIONS if o in set(data[column])]
     with mpl.rc_context(RC):
-        figure = new_figure(1.5 + 0.26 * len(order))
+        figure = new_figure(1.6 + 0.26 * len(order))
         panels = figure.subplots(1, 2, sharey=True)
         for axes, metric in zip(panels, ("Party Align", "PSA"), strict=True):
             wide, _ = _wide(data[data["metric"] == metric], column)
