@@ -77,7 +77,7 @@ print(render_prompt(spec, load_tokenizer(spec), prompts[0], min_words=p.min_word
 # %% [markdown]
 # ## The nine checks
 #
-# A text that fails one of them is drawn again, three times at most. They look for what language models do and members
+# A text that fails one of them is drawn again, up to `max_attempts` attempts. They look for what language models do and members
 # do not: labels of the prompt, broken characters, another language, loops, another topic, wrong length, several
 # speeches in one, a broken end, a refusal.
 
@@ -242,8 +242,8 @@ pairs.round(2)
 
 # %% [markdown]
 # A tuned model is the more parliamentary one where `more often` is larger than `less often`. Where it is not, the adapter
-# was trained for too few steps to change the manner, or too few prompts were answered by both to say: the demo trains
-# 16 steps and compares at most 18 prompts.
+# was trained for too few steps to change the manner (`max_steps` of notebook 03), or too few prompts were answered by
+# both to say.
 #
 # ## What we learned
 #

@@ -207,8 +207,8 @@ if run.writes_summary:
     asked = ask_all(groups, engine, summary / "trust.jsonl", label="Checks", cache=replies_kept, **options)
 
 # %% [markdown]
-# The second judge sees the same speeches. In the demo it is the same small model on five points, so that it tests the scale only;
-# two judges of different families would be worth more.
+# The second judge sees the same speeches. In the demo it is the same small model on another scale, `second_points`, so that it
+# tests the scale only; two judges of different families would be worth more.
 
 # %%
 from parliabench_utils.metrics.judge_trust import second_questions
@@ -258,7 +258,7 @@ wide.corr(method="spearman").round(2)
 # %% [markdown]
 # ## What we learned
 #
-# - The demo's judge has 135 million parameters. It gives every speech nearly the same score on all dimensions; the checks above say
+# - The demo's judge is a very small model. It gives every speech nearly the same score on all dimensions; the checks above say
 #   what it notices, on a handful of speeches. Its numbers prove that the pipeline runs; they are **no evidence about speeches**,
 #   and no ranking should be read from them. Even the paper's judge was trained on scales of 2, 3 and 5 points, not 10.
 # - What the judge could not say is missing, counted in `failures.csv`, and never a number.

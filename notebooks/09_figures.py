@@ -69,6 +69,7 @@ import pandas as pd
 from parliabench_utils.models.loading import read_model_spec
 from parliabench_utils.results.report import model_names
 from parliabench_utils.results.report_parts import demo_note
+from parliabench_utils.run.artefacts import read_csv
 
 names = model_names(run.params.models)
 note = demo_note([read_model_spec(model) for model in run.params.models])
@@ -76,21 +77,21 @@ statistics = run.stage_folder("08_statistics")
 
 # %%
 source = statistics / "category_changes.csv"
-Image(figures.write_figure(figures.fig3(pd.read_csv(source), names, note, (source,)), run.folder), width=480)
+Image(figures.write_figure(figures.fig3(read_csv(source), names, note, (source,)), run.folder), width=480)
 
 # %% [markdown]
 # A point right of zero is a gain; an interval that crosses zero is no finding. Metric by metric:
 
 # %%
 source = statistics / "comparison.csv"
-Image(figures.write_figure(figures.s2(pd.read_csv(source), names, note, (source,)), run.folder), width=480)
+Image(figures.write_figure(figures.s2(read_csv(source), names, note, (source,)), run.folder), width=480)
 
 # %% [markdown]
 # ## Parties (Figures 4 and 5)
 
 # %%
 source = run.folder / "tables/table08.csv"
-parties = figures.alignment_heatmap("fig4", "Party Align by party", pd.read_csv(source), "Party", note, (source,))
+parties = figures.alignment_heatmap("fig4", "Party Align by party", read_csv(source), "Party", note, (source,))
 Image(figures.write_figure(parties, run.folder), width=480)
 
 # %% [markdown]
@@ -101,7 +102,7 @@ Image(figures.write_figure(parties, run.folder), width=480)
 
 # %%
 source = run.folder / "tables/table09.csv"
-hard = figures.difficulty_bars("fig5", "Parties by difficulty", pd.read_csv(source), note, (source,))
+hard = figures.difficulty_bars("fig5", "Parties by difficulty", read_csv(source), note, (source,))
 Image(figures.write_figure(hard, run.folder), width=480)
 
 # %% [markdown]
@@ -109,7 +110,7 @@ Image(figures.write_figure(hard, run.folder), width=480)
 
 # %%
 source = run.folder / "tables/table11.csv"
-topics = figures.alignment_heatmap("fig6", "Party Align by topic", pd.read_csv(source), "Topic", note, (source,))
+topics = figures.alignment_heatmap("fig6", "Party Align by topic", read_csv(source), "Topic", note, (source,))
 Image(figures.write_figure(topics, run.folder), width=480)
 
 # %% [markdown]
@@ -117,7 +118,7 @@ Image(figures.write_figure(topics, run.folder), width=480)
 
 # %%
 source = statistics / "topic_difficulty.csv"
-hard = figures.difficulty_bars("fig7", "Topics by difficulty", pd.read_csv(source), note, (source,))
+hard = figures.difficulty_bars("fig7", "Topics by difficulty", read_csv(source), note, (source,))
 Image(figures.write_figure(hard, run.folder), width=480)
 
 # %% [markdown]
@@ -137,7 +138,7 @@ Image(figures.write_figure(orientations, run.folder), width=900)
 
 # %%
 source = statistics / "stability.csv"
-Image(figures.write_figure(figures.s1(pd.read_csv(source), names, note, (source,)), run.folder), width=480)
+Image(figures.write_figure(figures.s1(read_csv(source), names, note, (source,)), run.folder), width=480)
 
 # %% [markdown]
 # The black mark is what chance alone gives with groups of these sizes.
@@ -146,7 +147,7 @@ Image(figures.write_figure(figures.s1(pd.read_csv(source), names, note, (source,
 
 # %%
 source = statistics / "correlations.csv"
-Image(figures.write_figure(figures.s3(pd.read_csv(source), note, (source,)), run.folder), width=900)
+Image(figures.write_figure(figures.s3(read_csv(source), note, (source,)), run.folder), width=900)
 
 # %% [markdown]
 # Agreement among dimensions may only mean that one mood colours all six. The harder test is whether a score knows a human speech
@@ -154,7 +155,7 @@ Image(figures.write_figure(figures.s3(pd.read_csv(source), note, (source,)), run
 
 # %%
 source = statistics / "human_preference.csv"
-Image(figures.write_figure(figures.s4(pd.read_csv(source), note, (source,)), run.folder), width=480)
+Image(figures.write_figure(figures.s4(read_csv(source), note, (source,)), run.folder), width=480)
 
 # %% [markdown]
 # A metric whose interval crosses the dashed line cannot tell a member's speech from a model's.

@@ -5,17 +5,21 @@ makes a form for human raters and reads their files back.
 """
 
 import argparse
+import io
 import sys
 from pathlib import Path
 
 from parliabench_utils.run.params import SCHEMAS, Common, parse_setting
+from parliabench_utils.run.project import lend_home
 from parliabench_utils.run.runner import StageFailed, run_notebook
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit status 0 when all went well, 1 when a stage failed, 2 for a wrong call, parameter or input."""
+    _print_anything()
     options = _parser().parse_args(arguments)
     try:
+        lend_home()
         options.command(options)
     except StageFailed as error:
         print(f"error: {error}", file=sys.stderr)
@@ -24,6 +28,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _print_anything() -> None:
+    """A terminal that is not UTF-8 gets escapes for what it cannot show, instead of stopping the stage."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -22,7 +22,7 @@ from parliabench_utils.models.training_plan import (
     steps_of,
     training_rows,
 )
-from parliabench_utils.run.artefacts import read_jsonl, write_text
+from parliabench_utils.run.artefacts import markdown_table, markdown_text, read_jsonl, write_text
 
 
 def plan(spec: ModelSpec, settings: TrainingSettings, rows: list[dict]) -> dict[str, Any]:
@@ -52,11 +52,11 @@ def model_card(spec: ModelSpec, settings: TrainingSettings, facts: dict[str, Any
     before, *_, after = [row for row in log if row["held_out_loss"] is not None]
     losses = f"{before['held_out_loss']:.4f} before, {after['held_out_loss']:.4f} after {after['step']} steps"
     lines = [
-        f"# {spec.display}, tuned on parliamentary speeches",
+        f"# {markdown_text(spec.display)}, tuned on parliamentary speeches",
         "",
         f"A LoRA adapter for `{spec.id}`, revision `{spec.revision or 'not pinned'}`, trained on {spec.precision} weights.",
-        f"Base licence: {spec.licence}. The speeches are CC BY 4.0 (ParlaMint). It writes invented speeches: never present",
-        "one as said by a member.",
+        f"Base licence: {markdown_text(spec.licence)}. The speeches are CC BY 4.0 (ParlaMint). It writes invented speeches:",
+        "never present one as said by a member.",
         "",
         f"Held-out loss (nats a token): {losses}.",
         "",
@@ -67,7 +67,7 @@ def model_card(spec: ModelSpec, settings: TrainingSettings, facts: dict[str, Any
 
 
 def _table(title: str, facts: dict[str, Any]) -> list[str]:
-    return [f"## {title}", "", "| | |", "| --- | --- |", *(f"| {key} | {value} |" for key, value in facts.items()), ""]
+    return [f"## {title}", "", markdown_table(["", ""], facts.items())]
 
 
 def finetune_model(name: str, settings: TrainingSettings, folder: Path, seed: int) -> TrainingResult:

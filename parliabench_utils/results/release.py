@@ -16,7 +16,7 @@ import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.results.cells import SET, composite, generated, normalise
-from parliabench_utils.run.artefacts import read_jsonl, write_jsonl, write_text
+from parliabench_utils.run.artefacts import markdown_table, markdown_text, read_jsonl, write_jsonl, write_text
 from parliabench_utils.run.provenance import file_hash
 
 PAPER_KEYS = ("Party", "Topic", "Political Orientation", "Section", "House", "Speech", "Prompts")
@@ -147,7 +147,7 @@ def _card(
     return _CARD.format(
         run=folder.name,
         mark=AI_GENERATED,
-        warnings="\n".join(f"- {warning}" for warning in warnings) or "- Nothing that the run noticed.",
+        warnings="\n".join(f"- {markdown_text(warning)}" for warning in warnings) or "- Nothing that the run noticed.",
         counts=_table(counts.assign(model=counts["model"].map(names))),
         models=_table(models),
         metrics=_table(pd.DataFrame(metrics, columns=["metric", "what", "better", "section of the paper"])),
@@ -157,8 +157,7 @@ def _card(
 
 
 def _table(frame: pd.DataFrame) -> str:
-    lines = [frame.columns, ["---"] * len(frame.columns), *frame.itertuples(index=False)]
-    return "\n".join("| " + " | ".join(str(c).replace("|", "\\|") for c in line) + " |" for line in lines) + "\n"
+    return markdown_table(frame.columns, frame.itertuples(index=False))
 
 
 def normalisation_of(folder: Path) -> str:

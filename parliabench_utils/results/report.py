@@ -27,7 +27,7 @@ from parliabench_utils.results.report_findings import significance
 from parliabench_utils.results.scores import kept_prompts
 from parliabench_utils.results.tables_scores import MARKS, set_label
 from parliabench_utils.results.tabular import DASH, Table, number, read_table, span
-from parliabench_utils.run.artefacts import write_text
+from parliabench_utils.run.artefacts import printable, read_csv, write_text
 from parliabench_utils.run.project import project_root
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "s1", "s2", "s3", "s4")
@@ -67,6 +67,7 @@ def write_report(
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -149,7 +150,7 @@ def _figure(folder: Path, name: str) -> dict[str, Any]:
 
 def headline_frame(folder: Path) -> pd.DataFrame:
     """Metrics in rows, models and types in columns: means with * (gain) and † (decline), from `tables/table02.csv`."""
-    data = pd.read_csv(folder / "tables/table02.csv", keep_default_na=False, na_values=[""])
+    data = read_csv(folder / "tables/table02.csv")
     names = dict(zip(data["model"], data["display"], strict=True))
     labels = [set_label(m, t, names) for m, t in zip(data["model"], data["type"], strict=True)]
     marks = data["mark"].fillna("").map(MARKS)

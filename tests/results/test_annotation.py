@@ -1,8 +1,11 @@
 """The raters' form and spreadsheet, their files read back, and agreement against published values."""
 
 import csv
+import io
 import json
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pandas as pd
@@ -19,7 +22,7 @@ from parliabench_utils.results.agreement import (
     share_interval,
 )
 from parliabench_utils.results.annotation import read_annotation, write_annotation
-from parliabench_utils.run.artefacts import write_jsonl
+from parliabench_utils.run.artefacts import harmless, read_jsonl, write_jsonl
 
 HOSTILE = '=HYPERLINK("x")</blockquote><script>alert(1)</script> {{ 7 * 7 }} ' + "word " * 30
 SETS = [("a", "baseline"), ("a", "fine-tuned"), ("human", "human")]
@@ -142,6 +145,91 @@ def test_every_mistake_is_named_with_its_place(run):
         assert part in text
     assert "4.0" not in text
     assert not (run / "annotation/ratings.csv").exists()
+
+
+SPREADSHEETS = {  # what LibreOffice and Excel write, by language and menu entry
+    "utf-8 with a mark": ("utf-8-sig", ",", "", "{}"),
+    "German": ("utf-8-sig", ";", "", "{},0"),
+    "Windows": ("cp1252", ";", "", "{}"),
+    "Unicode text": ("utf-16", "\t", "", "{}"),
+    "big endian": ("utf-16-be", "\t", "\ufeff", "{},0"),
+    "sep": ("utf-8", ";", "sep=;\r\n", "{}.00"),
+}
+
+
+@pytest.mark.parametrize("name", SPREADSHEETS)
+def test_ratings_are_read_as_any_spreadsheet_writes_them(run, name):
+    encoding, delimiter, before, score = SPREADSHEETS[name]
+    write_annotation(run, JUDGE, n_speeches=9, points=10, seed=1)
+    path = rated(run, "ada", lambda n: score.format(n + 1), delimiter=delimiter, row0={"comment": "naïve – “so”"})
+    path.write_bytes((before + path.read_text(encoding="utf-8")).encode(encoding))
+    ben = rated(run, "Béa", lambda n: n + 1)
+    read_annotation(run, [path, ben])
+    written = pd.read_csv(run / "annotation/ratings.csv")
+    assert len(written) == 2 * 9 * 6 and (written["score"] == written["judge"]).all()
+    assert set(written["rater"]) == {"ada", "Béa"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no column item"),
+        ("item,J_Coh,J_Coh\n", "no column J_Conc"),
+        ("{h},J_Coh\n", "column J_Coh stands there twice"),
+        ("{h}\n", "no speech of the sample is rated"),
+        ("{h}\ns001,1_0,1e1,nan,inf,-1,0\n", "line 2, J_Coh: '1_0' is no whole"),
+        ("{h}\ns001,5,5,5,5,5,11\n", "J_Qual: '11' is no whole"),
+        ("{h}\ns001,5,5,5,5,5,5,5\n", "line 2: more cells than columns"),
+        ("rater,{h}\na\x07b,s001\n", "line 2: rater 'a\\x07b' is no name"),
+        ("rater,{h}\na,s001\nb,s002\n", "raters a, b in one file"),
+        ("{h}\n../s001,5\n", "item '../s001' is not in the sample"),
+        ("{h}\n" + "x" * 200_000, "no CSV"),
+    ],
+)
+def test_ratings_that_are_none_are_named(run, text, message):
+    write_annotation(run, JUDGE, n_speeches=9, points=10, seed=1)
+    path = run.parent / "ratings-x.csv"
+    path.write_text(text.format(h=",".join(["item", *DIMENSIONS])))
+    with pytest.raises(ValueError, match=f"ratings-x.csv.*{re.escape(message)}"):
+        read_annotation(run, [path])
+    assert not (run / "annotation/ratings.csv").exists()
+
+
+def test_the_key_must_be_the_one_that_was_written(run):
+    write_annotation(run, JUDGE, n_speeches=9, points=10, seed=1)
+    key = run / "annotation/key.csv"
+    key.write_text(key.read_text().replace("human", "a", 1))
+    with pytest.raises(ValueError, match=r"key\.csv is not as `annotate` wrote it"):
+        read_annotation(run, [rated(run, "ada", lambda n: 5)])
+
+
+@pytest.mark.parametrize(
+    "text", ['Hello\r=HYPERLINK("http://evil")', "\r=1+1", "\n=1", "\t=1", " =1", '"=1', "＝1", "a\0=1", "@x"]
+)
+def test_a_sheet_has_one_record_an_item_and_nothing_to_compute(run, text):
+    for file in (run / "04_generate").glob("*/*/shard-0.jsonl"):
+        write_jsonl(file, [row | {"generated_speech": text} for row in read_jsonl(file)])
+    write_annotation(run, JUDGE, n_speeches=9, points=10, seed=1)
+    content = (run / "annotation/sheet.csv").read_bytes().decode("utf-8-sig")
+    records = list(csv.reader(io.StringIO(content, newline="")))
+    assert len(records) == 10 and not {"\r", "\0"} & set(content + (run / "annotation/form.html").read_text())
+    assert not [cell for record in records for cell in record if re.match(r"""[\s"]*[=＝@]|[\t\n]""", cell)]
+
+
+def test_the_file_that_the_form_saves_has_nothing_to_compute(run):
+    """The template's own function, in Node: the same apostrophe as in the sheet."""
+    if not (node := shutil.which("node")):
+        pytest.skip("no Node on this machine")
+    write_annotation(run, JUDGE, n_speeches=3, points=10, seed=1)
+    script = re.search(r"const formula = .*?\n}\n", (run / "annotation/form.html").read_text(), re.DOTALL)[0]
+    texts = ["=1+1", "\r=1", " @x", "'=1", "＝1", "7", 'fine, "so"', "- a list", "a\rb"]
+    done = subprocess.run(
+        [node, "-e", f"{script}console.log(JSON.stringify({json.dumps(texts)}.map(quoted)))"],
+        capture_output=True,
+        check=True,
+    )
+    saved = [next(csv.reader(io.StringIO(cell, newline="")))[0] for cell in json.loads(done.stdout)]
+    assert saved == [harmless(text) for text in texts]
 
 
 def test_one_rater_and_a_constant_one_give_no_false_agreement(run):
