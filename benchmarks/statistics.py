@@ -2,8 +2,8 @@
 
     python -m benchmarks.statistics
 
-All values are drawn at random; nothing in them was measured. First all that notebook 08 computes from the scores, with the time of
-each part and the peak memory of the process; then two parts beside the usual way to do them, equality first.
+All values are drawn at random; nothing in them was measured. All that notebook 08 computes from the scores, with the time of each
+part and the peak memory of the process.
 """
 
 import sys
@@ -15,13 +15,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.measure import alternate, in_own_process, machine, markdown_table, peak_memory_mib, versions
+from benchmarks.measure import in_own_process, machine, markdown_table, peak_memory_mib, versions
 from parliabench_utils.corpus.topics import EUROVOC_DOMAINS
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.results import statistics as s
 from parliabench_utils.results import tables
-from parliabench_utils.results.compare import bootstrap_means
-from parliabench_utils.results.mixed import fit_random_intercept
 from parliabench_utils.results.paper import PAPER_MODELS, audit, published
 
 PROMPTS, DRAWS, CHANCE, SEED = 2756, 2000, 200, 42
@@ -84,7 +82,7 @@ def whole_notebook() -> None:
     part("variance", lambda: s.anova_table(compared))
     part("difficulty", lambda: [s.difficulty(compared, c) for c in ("Party", "Political Orientation", "Topic")])
     part("stability, 200 permutations", lambda: s.stability_by_metric(compared, "run", CHANCE, SEED))
-    part("human preference", lambda: s.human_preference(compared, draws=DRAWS, seed=SEED))
+    part("human preference", lambda: s.human_preference(compared))
     part("correlations", lambda: s.correlations(compared))
     part("paper audit", audit)
     part("tables", lambda: _write(made, compared))
@@ -111,53 +109,13 @@ def _write(made: dict, compared: pd.DataFrame) -> None:
             tables.write_table(table, Path(folder))
 
 
-def bootstrap_one_by_one(values: np.ndarray, draws: int, seed: int) -> np.ndarray:
-    """`bootstrap_means` with one row a cluster, the usual way: resampled rows are put together in each draw."""
-    n = len(values)
-    weights = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=draws)
-    means = [np.nanmean(np.repeat(values, weight, axis=0), axis=0) for weight in weights]
-    return np.percentile(means, [2.5, 97.5], axis=0)
-
-
-def beside_the_usual_way() -> list[dict]:
-    """Bootstrap by one matrix product against row by row; the mixed model against statsmodels' MixedLM."""
-    import statsmodels.api as sm
-
-    rng = np.random.default_rng(SEED)
-    values = rng.normal(size=(PROMPTS, len(METRICS)))
-    prompts = np.array([f"p{i:05d}" for i in range(PROMPTS)])
-    ways = {
-        "ours": lambda: bootstrap_means(values, prompts, DRAWS, SEED),
-        "usual": lambda: bootstrap_one_by_one(values, DRAWS, SEED),
-    }
-    apart = np.abs(ways["ours"]() - ways["usual"]()).max()
-    rows = [_row("bootstrap of one model, 14 metrics, 2,000 draws", apart, alternate(ways, 3, warm_up=False))]
-    prompt, cell = np.repeat(np.arange(PROMPTS), 10), np.tile(np.arange(10), PROMPTS)
-    y, x = rng.normal(size=PROMPTS)[prompt] + 0.1 * cell + rng.normal(size=cell.size), np.eye(10)[cell]
-    ways = {"ours": lambda: fit_random_intercept(y, x, prompt), "usual": lambda: sm.MixedLM(y, x, prompt).fit()}
-    fit, theirs = ways["ours"](), ways["usual"]()
-    apart = max(np.abs(fit.beta - theirs.fe_params).max(), np.abs(np.diag(fit.covariance) ** 0.5 - theirs.bse_fe).max())
-    return [*rows, _row("mixed model of one metric, 27,560 speeches", apart, alternate(ways, 1, warm_up=False))]
-
-
-def _row(what: str, apart: float, seconds: dict[str, float]) -> dict:
-    ratio = f"{seconds['usual'] / seconds['ours']:,.0f} x"
-    return {
-        "what": what,
-        "largest difference": f"{apart:.0e}",
-        "ours, s": seconds["ours"],
-        "usual, s": seconds["usual"],
-    } | {"faster": ratio}
-
-
 def main() -> None:
-    """Print the benchmark; with the argument `whole` only the first part, which is weighed in its own process."""
+    """Print the benchmark; with the argument `whole` do it, in a process that is weighed by itself."""
     if sys.argv[1:] == ["whole"]:
         whole_notebook()
         return
     print(f"{machine()}; {versions('numpy', 'pandas', 'scipy', 'statsmodels')}\n")
     print(in_own_process("benchmarks.statistics", "whole"))
-    print(markdown_table(beside_the_usual_way()))
 
 
 if __name__ == "__main__":

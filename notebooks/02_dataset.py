@@ -217,7 +217,8 @@ print(report)
 pd.DataFrame(prompts)[["kind", "Party", "House", "Topic", "context_id", "weight", "shard"]]
 
 # %% [markdown]
-# A weight over 1 stands for an affiliation with fewer prompts than its share of the test set, under 1 for one that was lifted.
+# A weight over 1 stands for an affiliation, House and kind with fewer prompts than its share of the test set, under 1 for one that
+# was lifted.
 # One prompt whole:
 
 # %%

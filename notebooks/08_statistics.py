@@ -34,8 +34,9 @@ judge = "smollm2-constrained"  # whose ratings count; the paper: Flow-Judge-v0.1
 missing = "complete"  # only prompts that all answered and that are fully rated (section 5.3); or available
 asterisk_test = "paired"  # which test marks Table 2; the paper: pooled (Table 13)
 correction = "bonferroni"  # over all models x metrics (Table 13); or holm, bh
-bootstrap_draws = 2000  # also the permutations of the tests; the paper gives no intervals
-bootstrap_cluster = "prompt_id"  # what is drawn: prompt_id, context_id, sitting_id or speaker_id
+bootstrap_draws = 2000  # permutations of the tests and draws of intervals; the paper gives no intervals
+bootstrap_cluster = "prompt_id"  # what counts as independent: prompt_id, context_id, sitting_id or speaker_id
+estimand = "prompts"  # what a mean is of: prompts as drawn; corpus, as in the test set; or parties, each the same
 normalisation = "run"  # min-max of each metric over the run; or fixed ranges. The paper: not stated (section 4.2)
 chance_draws = 200  # permutations for the stability that chance alone gives
 
@@ -151,7 +152,9 @@ permuted = self_bleu_test(rows, group, max_n, this_run.params.bootstrap_draws, t
 permuted
 
 # %% [markdown]
-# All comparisons, with a bootstrap interval over prompts and three corrections. *Better* knows the direction of a metric.
+# All comparisons, with an interval and three corrections. Whose mean is it? The estimand says: prompts as they were drawn, with small
+# parties lifted; the corpus, where the prompts' weights undo that; or parties, each the same. Intervals and paired tests allow for
+# dependence within what `bootstrap_cluster` names. *Better* knows the direction of a metric.
 
 # %%
 from parliabench_utils.results.compare import compare
@@ -161,10 +164,24 @@ drawing = {
     "seed": this_run.params.seed,
     "cluster": this_run.params.bootstrap_cluster,
 }
+drawing |= {"estimand": this_run.params.estimand, "models": this_run.params.models}
 comparison = with_permuted(compare(rows, permuted=permuted.set_index("model")["p"], **drawing), permuted)
-comparison[
-    ["model", "metric", "n_pairs", "paired_difference", "ci_low", "ci_high", "paired_p_bonferroni", "paired_direction"]
-].round(4)
+shown = ["n_pairs", "n_effective", "paired_difference", "ci_low", "ci_high", "paired_p_bonferroni", "paired_direction"]
+comparison[["model", "metric", *shown]].round(4)
+
+# %% [markdown]
+# What the numbers are of, over how many independent units, and how many tests the correction counts. An undefined test (every value
+# the same) stays in the count: the family is what was planned.
+
+# %%
+from parliabench_utils.results.cells import ESTIMANDS
+
+print(ESTIMANDS[this_run.params.estimand])
+print(
+    f"independent: {this_run.params.bootstrap_cluster}, {comparison['n_clusters'].min()} to {comparison['n_clusters'].max()} a test"
+)
+print(f"effective n of the pairs: {comparison['n_effective'].min():.1f} to {comparison['n_effective'].max():.1f}")
+print(f"unpaired: {comparison['family'].iloc[0]}; paired: {comparison['paired_p_family'].iloc[0]}")
 
 # %% [markdown]
 # Gains and declines, by the test that marks Table 2. A decline that is significant is as much a finding as a gain.
@@ -189,7 +206,7 @@ names = model_names(this_run.params.models)
 source = (this_run.stage_folder() / "scores.parquet",)
 rule = {"complete": "Only prompts that all models answered and that are fully rated.", "available": "All speeches."}
 table02 = tables.table02(
-    cell_means(rows),
+    cell_means(rows, estimand=this_run.params.estimand),
     comparison,
     names,
     test=this_run.params.asterisk_test,
@@ -207,7 +224,7 @@ table13.display.head(14)
 # The other rule for missing values keeps every speech; where the two tell different stories, selection is part of the result.
 
 # %%
-everything = scores[is_compared(scores, kept, "available")].assign(compared=True).drop(columns="Self-BLEU")
+everything = compared_rows(scores.assign(compared=is_compared(scores, kept, "available"))).drop(columns="Self-BLEU")
 everything = compared_self_bleu(everything.rename(columns={JOB_COLUMN: "Self-BLEU"}), group, max_n)
 by_lot = self_bleu_test(everything, group, max_n, this_run.params.bootstrap_draws, this_run.params.seed)
 available = with_permuted(compare(everything, permuted=by_lot.set_index("model")["p"], **drawing), by_lot)
@@ -217,13 +234,13 @@ both[["model", "metric", "n_pairs", "paired_difference", "n_pairs_available", "p
 # %% [markdown]
 # ## All models at once
 #
-# One mixed model a metric: score ~ type * model + (1 | prompt). Its first row is what fine-tuning does on average over the models,
-# its last asks whether it does the same to each.
+# One model a metric: score ~ type * model, with what speeches to one prompt share, and errors that hold where some models spread
+# more than others. Its first row is what fine-tuning does on average over the models, its last asks whether it does the same to each.
 
 # %%
 from parliabench_utils.results.mixed import mixed_models
 
-mixed = mixed_models(rows)
+mixed = mixed_models(rows, estimand=this_run.params.estimand)
 mixed[mixed["term"] == "fine-tuned"][
     ["metric", "estimate", "ci_low", "ci_high", "p", "sd_prompt", "sd_residual", "converged"]
 ]
@@ -238,11 +255,16 @@ mixed[mixed["term"] == "fine-tuned"][
 # %%
 from parliabench_utils.results.difficulty import difficulty
 
-by_party, by_topic = (tables.alignment_by(rows, column, names, source) for column in ("Party", "Topic"))
+by_party, by_topic = (
+    tables.alignment_by(rows, column, names, source, this_run.params.estimand) for column in ("Party", "Topic")
+)
 by_party.display
 
 # %%
-hard = {c: difficulty(rows, c, how=this_run.params.normalisation) for c in ("Party", "Political Orientation", "Topic")}
+hard = {
+    c: difficulty(rows, c, how=this_run.params.normalisation, estimand=this_run.params.estimand)
+    for c in ("Party", "Political Orientation", "Topic")
+}
 difficulty_tables = [tables.difficulty_table(hard[c], c, source) for c in ("Party", "Political Orientation")]
 hard["Party"]
 
@@ -280,7 +302,7 @@ table12.display
 # %%
 from parliabench_utils.results.agreement import correlations, human_preference
 
-preference = human_preference(rows, draws=this_run.params.bootstrap_draws, seed=this_run.params.seed)
+preference = human_preference(rows, estimand=this_run.params.estimand)
 agreement = correlations(rows)
 preference.set_index("metric").round(3)
 
@@ -369,7 +391,9 @@ for table in [*setup, *scored, *checks, *([beside] if len(beside.data) else [])]
 # %%
 from parliabench_utils.results.figures import category_changes
 
-changes = category_changes(rows, this_run.params.normalisation, this_run.params.bootstrap_draws, this_run.params.seed)
+changes = category_changes(
+    rows, this_run.params.normalisation, this_run.params.bootstrap_cluster, this_run.params.estimand
+)
 frames = {
     "comparison": comparison,
     "category_changes": changes,
@@ -377,7 +401,11 @@ frames = {
     "correlations": agreement,
 }
 frames |= {"human_preference": preference, "topic_difficulty": hard["Topic"], "stability": stability_table(by_metric)}
-frames |= {"comparison_available": available, "cells_available": cell_means(everything), "memorisation": copied}
+frames |= {
+    "comparison_available": available,
+    "cells_available": cell_means(everything, estimand=this_run.params.estimand),
+    "memorisation": copied,
+}
 frames |= {"self_bleu_permutation": permuted, "selection_bounds": bounds}
 for name, frame in frames.items():
     write_csv(this_run.stage_folder() / f"{name}.csv", frame)

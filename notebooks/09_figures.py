@@ -126,10 +126,12 @@ Image(figures.write_figure(hard, this_run.folder), width=480)
 
 # %%
 from parliabench_utils.results.cells import compared_rows, generated
+from parliabench_utils.results.release import estimand_of
 
 source = statistics / "scores.parquet"
 rows = compared_rows(pd.read_parquet(source))
-Image(figures.write_figure(figures.fig8(rows, names, note, (source,)), this_run.folder), width=900)
+orientations = figures.fig8(rows, names, note, (source,), estimand_of(this_run.folder))
+Image(figures.write_figure(orientations, this_run.folder), width=900)
 
 # %% [markdown]
 # Stability asks how even a model is over such groups. Read the points against the black mark, not against 100.

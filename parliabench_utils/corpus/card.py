@@ -67,8 +67,8 @@ def write_card(
         "\n".join(methods) + "\n",
         "## Prompts and references\n"
         "`Prompts` are the questions that a speech answers. In `prompts.jsonl` the generic instruction is ParliaBench's own wording; "
-        "`weight` undoes the oversampling of small parties. References are training speeches of the prompt's context, never from "
-        "its own debate or by its own speaker.\n",
+        "`weight` undoes the oversampling of small parties, by party, House and kind. References are training speeches of the "
+        "prompt's context, never from its own debate or by its own speaker.\n",
         "## Made with\n" + _table(("parameter", "value"), made_with.items()),
         "## Files\n" + _table(("file", "rows", "SHA-256 of the file"), [_file(folder / name) for name in DATA_FILES]),
         "The run's manifest hashes JSONL by its rows, so its values differ from these.\n",

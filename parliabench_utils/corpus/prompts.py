@@ -76,8 +76,8 @@ def draw_prompts(
 
     `train` and `test` have the keys of train.jsonl. Places are shared out by party x house in proportion to the test set,
     questions and generic prompts apart; `min_per_party` lifts small parties, and `weight` (share of the test set over share of
-    the sample, by party) undoes it. A place that a stratum cannot fill goes to the rest. ValueError where no prompt can be
-    drawn.
+    the sample, by party, House and kind) undoes it. A place that a stratum cannot fill goes to the rest. ValueError where no
+    prompt can be drawn.
     """
     import numpy as np
 
@@ -162,12 +162,27 @@ def _prompt(row: dict[str, Any], kind: str, context_id: str) -> dict[str, Any]:
 
 
 def _add_weights(prompts: list[dict], test: "pd.DataFrame") -> None:
+    """Set `weight`, of mean 1: a party's prompts weigh what it has of the test set, shared out by House and kind (a speech that
+    answers something is a question) among those that were drawn; a cell stands at least for its own prompts.
+    """
     from collections import Counter
 
-    drawn = Counter(prompt["Party"] for prompt in prompts)
+    def cell(row: dict) -> tuple[str, str, str]:
+        return row["Party"], row["House"], row["kind"]
+
+    drawn = Counter(map(cell, prompts))
+    kinds = test["Prompts"].str.len().gt(0).map({True: "question", False: "generic"})
+    speeches = Counter(zip(test["Party"], test["House"], kinds, strict=True))
+    size = {key: max(speeches[key], n) for key, n in drawn.items()}
+    shown = Counter()
+    for key, n in size.items():
+        shown[key[0]] += n
     shares = test["Party"].value_counts(normalize=True)
+    total = sum(shares[party] for party in shown)
     for prompt in prompts:
-        prompt["weight"] = round(float(shares[prompt["Party"]]) * len(prompts) / drawn[prompt["Party"]], 6)
+        party, key = prompt["Party"], cell(prompt)
+        share = float(shares[party]) / total * size[key] / shown[party]
+        prompt["weight"] = round(share * len(prompts) / drawn[key], 6)
 
 
 def _add_shards(prompts: list[dict], n_shards: int, rng) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from parliabench_utils.metrics.table import ROUNDING, settled
+
 BLOCK = 100  # draws at a time: memory is BLOCK x n_speeches
 
 
@@ -159,8 +161,9 @@ def anova(scores: np.ndarray, groups: np.ndarray, strata: np.ndarray | None = No
     if n_groups < 2 or free < 1:
         return float("nan"), float("nan")
     between, within = _sums_of_squares(_centred(scores, strata), codes, np.ones((1, len(codes))))
-    f = (between / (n_groups - 1)) / (within / free)
-    return float(f[0]), float((between / (between + within))[0])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        f, eta2 = (between / (n_groups - 1)) / (within / free), between / (between + within)
+    return float(np.where(within > 0, f, np.nan)[0]), float(eta2[0])
 
 
 def wrong_anovas(scored: Scored) -> list[tuple[int, float, float]]:
@@ -185,19 +188,22 @@ def _eta_squared(scores: np.ndarray, scored: Scored, weights: np.ndarray) -> np.
 
 
 def _sums_of_squares(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Between and within groups, each (n_draws,)."""
+    """Between and within groups, each (n_draws,); 0 for what is only rounding."""
     groups = _one_hot(codes)
     counts, sums = weights @ groups, weights @ (groups * scores[:, None])
     total = weights.sum(axis=1)
     mean = sums.sum(axis=1) / total
     with np.errstate(invalid="ignore", divide="ignore"):
         between = np.where(counts > 0, sums**2 / counts, 0).sum(axis=1) - total * mean**2
-    return between, weights @ scores**2 - total * mean**2 - between
+    squares = weights @ scores**2
+    within = squares - total * mean**2 - between
+    return tuple(np.where(part > ROUNDING * squares, part, 0.0) for part in (between, within))
 
 
 def _centred(scores: np.ndarray, strata: np.ndarray) -> np.ndarray:
     codes = np.unique(strata, return_inverse=True)[1]
-    return scores - (np.bincount(codes, weights=scores) / np.bincount(codes))[codes]
+    centred = scores - (np.bincount(codes, weights=scores) / np.bincount(codes))[codes]
+    return settled(centred, np.abs(scores).max(initial=0.0))
 
 
 def _one_hot(codes: np.ndarray) -> np.ndarray:

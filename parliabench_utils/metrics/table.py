@@ -8,6 +8,23 @@ Notebooks 05 to 09 read names, columns and directions from here.
 
 from dataclasses import dataclass
 
+import numpy as np
+
+ROUNDING = 1e-10  # of a value's size: a smaller spread is a processor's rounding, for scores are kept at 6 decimals
+
+
+def is_rounding(spread: float, size: float) -> bool:
+    """Whether a spread (sd, range, difference) is nothing but the rounding of numbers of that `size`; NaN is no spread."""
+    return not spread > ROUNDING * abs(size)
+
+
+def settled(values: np.ndarray, size: float | None = None) -> np.ndarray:
+    """`values` rounded to ROUNDING of `size` (None: the largest of them), so that what is equal but for rounding is equal."""
+    values = np.asarray(values, dtype=float)
+    known = np.abs(values[np.isfinite(values)])
+    size = known.max(initial=0.0) if size is None else size
+    return np.round(values, int(-np.log10(ROUNDING) - np.ceil(np.log10(size)))) if size > 0 else values
+
 
 @dataclass(frozen=True)
 class Metric:

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.speeches import rank_correlations
-from parliabench_utils.metrics.table import METRICS, Metric
-from parliabench_utils.results.cells import HUMAN, generated
-from parliabench_utils.results.compare import bootstrap_means
+from parliabench_utils.metrics.table import METRICS, Metric, settled
+from parliabench_utils.results.cells import HUMAN, cluster_t_test, estimand_weights, generated
 
 MIN_FREEDOM = 5  # degrees of freedom; below, no slope is shown
 NOISE = 3  # decimals: what lies below is a processor's rounding, not an opinion
@@ -38,26 +37,34 @@ def correlations(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS) -> p
 
 
 def human_preference(
-    scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS, draws: int = 2000, seed: int = 42
+    scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS, estimand: str = "prompts"
 ) -> pd.DataFrame:
     """P(a human speech scores better than a generated one to the same prompt), ties half.
 
-    0.5 means that the metric cannot tell them apart. Columns: metric, preference, low and high (95 %, bootstrap over prompts), n.
+    0.5 means that the metric cannot tell them apart. Columns: metric, preference, low and high (95 %, pairs of a prompt may depend
+    on one another; NaN where all pairs say the same), n, n_effective. Pairs weigh by the `estimand`.
     """
     human = scores[scores["type"] == HUMAN].drop_duplicates("prompt_id").set_index("prompt_id")
     rows = generated(scores)
     rows = rows[rows["prompt_id"].isin(human.index)]
     wins = np.column_stack([_wins(human, rows, metric) for metric in metrics])  # (pairs, metrics)
-    low, high = bootstrap_means(wins, rows["prompt_id"].to_numpy(), draws, seed)
-    counts = (~np.isnan(wins)).sum(axis=0)
-    means = np.divide(np.nansum(wins, axis=0), counts, out=np.full(len(metrics), np.nan), where=counts > 0)
-    names = [metric.name for metric in metrics]
-    return pd.DataFrame({"metric": names, "preference": means, "low": low, "high": high, "n": counts})
+    found = []
+    for metric, won in zip(metrics, wins.T, strict=True):
+        known = rows[~np.isnan(won)]
+        weights = estimand_weights(known, estimand, scores)
+        test = cluster_t_test(won[~np.isnan(won)], known["prompt_id"].to_numpy(), weights)
+        ends = np.clip([test.low, test.high], 0, 1)
+        effective = weights.sum() ** 2 / (weights**2).sum() if len(known) else 0.0
+        found.append([metric.name, test.mean, *ends, len(known), effective])
+    return pd.DataFrame(found, columns=["metric", "preference", "low", "high", "n", "n_effective"])
 
 
 def _wins(human: pd.DataFrame, rows: pd.DataFrame, metric: Metric) -> np.ndarray:
     """1 where the human speech is better, 0.5 for a tie, 0 where it is worse, NaN where a score is missing."""
-    gap = human[metric.column].reindex(rows["prompt_id"]).to_numpy(float) - rows[metric.column].to_numpy(float)
+    sides = np.stack(
+        [human[metric.column].reindex(rows["prompt_id"]).to_numpy(float), rows[metric.column].to_numpy(float)]
+    )
+    gap = -np.diff(settled(sides), axis=0)[0]
     return (np.sign(gap if metric.higher_is_better else -gap) + 1) / 2
 
 

@@ -1,23 +1,33 @@
-"""Cells of the result tables: mean, sd and n of each metric, missing values by two rules, normalisation to [0, 1].
+"""Cells of the result tables: weighted means, their sds and tests, missing values by two rules, normalisation to [0, 1].
 
 Used by notebook 08. A *score frame* has one row a speech: `prompt_id, variant, model, type`, the prompt's context
 and one column a metric (`metrics.table`); see `results.scores`.
 
     scores["compared"] = is_compared(scores, kept_prompts, missing="complete")
-    cell_means(compared_rows(scores))      # model, type, metric, mean, sd, n
+    cell_means(compared_rows(scores), estimand="corpus")      # model, type, metric, mean, sd, n, n_effective
+
+What a mean is a mean of has a name, the *estimand* (ESTIMANDS): small parties are lifted when prompts are drawn, and the prompts'
+`weight` says by how much.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from parliabench_utils.metrics.table import METRICS, Metric
+from parliabench_utils.metrics.table import METRICS, Metric, is_rounding
 
 SET = ["model", "type"]
 HUMAN = "human"
 SMALL_GROUP = 30  # groups with fewer speeches are marked in tables
 JUDGE_COLUMNS = [metric.column for metric in METRICS if metric.kind == "judge"]
+STRATA = ["Party", "House", "kind"]
+ESTIMANDS = {
+    "prompts": "Estimand “prompts”: each prompt counts the same, as they were drawn.",
+    "corpus": "Estimand “corpus”: each party, House and kind of prompt counts as in the test set.",
+    "parties": "Estimand “parties”: each party counts the same.",
+}
 
 
 def generated(scores: pd.DataFrame) -> pd.DataFrame:
@@ -45,22 +55,160 @@ def is_compared(scores: pd.DataFrame, kept: Iterable[str], missing: str) -> pd.S
 
 
 def compared_rows(scores: pd.DataFrame) -> pd.DataFrame:
-    """The rows with `compared` true; where there are none, all rows without their values, so that tables say n = 0."""
+    """The rows with `compared` true, their `weight` renormalised for the prompts that are gone (`estimand_weights`).
+
+    Where there are none, all rows without their values, so that tables say n = 0.
+    """
     if scores["compared"].any():
-        return scores[scores["compared"]].reset_index(drop=True)
+        kept = scores[scores["compared"]].reset_index(drop=True)
+        return _with_weights_of(scores, kept) if "weight" in scores else kept
     return scores.assign(**dict.fromkeys((*(m.column for m in METRICS), "Party Align deranged"), np.nan))
 
 
-def cell_means(scores: pd.DataFrame, by: Sequence[str] = (), metrics: Sequence[Metric] = METRICS) -> pd.DataFrame:
-    """Mean, sd (ddof 1) and number of valid values of each metric for each model, type and group of `by`."""
+def _with_weights_of(scores: pd.DataFrame, kept: pd.DataFrame) -> pd.DataFrame:
+    prompts = kept.drop_duplicates("prompt_id")
+    weights = pd.Series(estimand_weights(prompts, "corpus", scores), index=prompts["prompt_id"])
+    return kept.assign(weight=kept["prompt_id"].map(weights))
+
+
+def estimand_weights(rows: pd.DataFrame, estimand: str, population: pd.DataFrame | None = None) -> np.ndarray:
+    """The weight of each of `rows` (which all have a value), of mean 1, shape (n_rows,).
+
+    `prompts`: all 1. `parties`: the same sum for each party. `corpus`: the prompts' `weight`, so scaled that what is left of a
+    party, House and kind weighs what all its prompts in `population` do (post-stratification); a stratum that is lost lends
+    its weight to the rest of its party, a lost party to all others. ValueError for another name and for lacking columns.
+    """
+    _require(rows, estimand)
+    if estimand == "prompts" or rows.empty:
+        return np.ones(len(rows))
+    if estimand == "parties":
+        weights = 1.0 / rows.groupby("Party", dropna=False)["Party"].transform("size").to_numpy(float)
+        return weights / weights.mean()
+    prompts = (rows if population is None else population).drop_duplicates("prompt_id")
+    weights, strata = rows["weight"].to_numpy(float), [name for name in STRATA if name in rows]
+    for columns in (strata, strata[:1]):
+        weights = weights * _scale(rows, weights, prompts, columns)
+    return weights / weights.mean()
+
+
+def _scale(rows: pd.DataFrame, weights: np.ndarray, prompts: pd.DataFrame, columns: list[str]) -> np.ndarray:
+    """What each row's weight is multiplied by, for its group to weigh what the group's prompts do."""
+    if not columns:
+        return np.ones(len(rows))
+    own, whole = (pd.MultiIndex.from_frame(frame[columns].astype(str)) for frame in (rows, prompts))
+    left = pd.Series(weights, index=own).groupby(level=columns).sum()
+    wanted = pd.Series(prompts["weight"].to_numpy(float), index=whole).groupby(level=columns).sum()
+    return (wanted.reindex(left.index) / left).reindex(own).to_numpy()
+
+
+def _require(rows: pd.DataFrame, estimand: str) -> None:
+    if estimand not in ESTIMANDS:
+        raise ValueError(f"estimand={estimand!r}: expected one of {', '.join(ESTIMANDS)}")
+    column = {"prompts": "prompt_id", "corpus": "weight", "parties": "Party"}[estimand]
+    if column not in rows:
+        raise ValueError(
+            f"estimand={estimand!r} needs the column {column!r} of 02_dataset/prompts.jsonl: run 02 and 08 again"
+        )
+    if estimand == "corpus" and not (wrong := rows.loc[~(rows["weight"].astype(float) > 0), "prompt_id"]).empty:
+        raise ValueError(
+            f"02_dataset/prompts.jsonl: `weight` of prompt {wrong.iloc[0]} is no number above 0; run 02 again"
+        )
+
+
+def summary(values: np.ndarray, weights: np.ndarray) -> tuple[int, float, float, float]:
+    """n, weighted mean, weighted sd (ddof 1 where all weights are the same) and the effective n, (sum w)^2 / sum w^2."""
+    if not values.size:
+        return 0, np.nan, np.nan, 0.0
+    total, squares = weights.sum(), (weights**2).sum()
+    mean = float(np.average(values, weights=weights))
+    free = total - squares / total
+    sd = float(np.sqrt((weights * (values - mean) ** 2).sum() / free)) if values.size > 1 else np.nan
+    return values.size, mean, sd, float(total**2 / squares)
+
+
+class ClusterTest(NamedTuple):
+    """A weighted mean, its standard error, degrees of freedom, t, two-sided p and 95 % interval; NaN where undefined."""
+
+    mean: float
+    se: float
+    df: float
+    t: float
+    p: float
+    low: float
+    high: float
+
+
+def cluster_t_test(
+    values: np.ndarray, clusters: np.ndarray, weights: np.ndarray | None = None, size: float | None = None
+) -> ClusterTest:
+    """Is the weighted mean of `values` (n,) 0, when those of a cluster (n,) may depend on one another?
+
+    The squared sums of residuals by cluster are divided by what they would be of independent values (CR2), and the degrees of
+    freedom are Satterthwaite's of Bell and McCaffrey (2002): with one value a cluster and equal weights this is the t-test with
+    n - 1. Missing values are left out; no spread (by the `size` of what `values` are differences of) and one cluster give NaN.
+    """
+    from scipy import stats
+
+    known = ~np.isnan(values)
+    values, size = values[known], np.abs(values[known]).max(initial=0.0) if size is None else size
+    weights = np.ones(values.size) if weights is None else weights[known]
+    names, codes = np.unique(np.asarray(clusters)[known].astype(str), return_inverse=True)
+    if names.size < 2:
+        return ClusterTest(float(np.average(values, weights=weights)) if values.size else np.nan, *[np.nan] * 6)
+    mean = float(np.average(values, weights=weights))
+    share = np.bincount(codes, weights) / weights.sum()
+    residual = np.bincount(codes, weights * (values - mean)) / weights.sum()
+    se, df = _robust_error(residual, share, np.bincount(codes, weights**2) / weights.sum() ** 2)
+    if is_rounding(se * np.sqrt(names.size), size):
+        return ClusterTest(mean, *[np.nan] * 6)
+    reach = stats.t.ppf(0.975, df) * se
+    p = float(2 * stats.t.sf(abs(mean / se), df))
+    return ClusterTest(mean, se, df, mean / se, p, mean - reach, mean + reach)
+
+
+def _robust_error(residual: np.ndarray, share: np.ndarray, variance: np.ndarray) -> tuple[float, float]:
+    """Standard error and degrees of freedom from sums of residuals by cluster, shares of the weight, and the variances of
+    those sums if values were independent (n_clusters,).
+
+    The sums minus `share` of their total have covariance diag(v) - s v' - v s' + V s s' (V the total variance), whose diagonal
+    is `expected`; the variance is a sum of factor * residual^2, its degrees of freedom 2 E^2 / Var.
+    """
+    total = variance.sum()
+    expected = variance - 2 * share * variance + share**2 * total
+    factor = variance / expected
+    ss, vv, sv = (float((factor * a * b).sum()) for a, b in ((share, share), (variance, variance), (share, variance)))
+    own = factor * (total * share**2 - 2 * share * variance)  # the diagonal without diag(v)
+    everywhere = 2 * ss * vv + 2 * sv**2 + total**2 * ss**2 - 4 * total * ss * sv
+    squares = everywhere - float((own**2).sum()) + float(((factor * expected) ** 2).sum())
+    return float(np.sqrt((factor * residual**2).sum())), float((factor * expected).sum() ** 2 / squares)
+
+
+def prompt_clusters(scores: pd.DataFrame, cluster: str) -> pd.DataFrame:
+    """One row a prompt, by its id, with `_cluster`: the label of its `cluster`; a prompt without a speaker stands for itself."""
+    prompts = scores.drop_duplicates("prompt_id").set_index("prompt_id", drop=False)
+    return prompts.assign(_cluster=prompts[cluster].fillna(prompts["prompt_id"]))
+
+
+def cell_means(
+    scores: pd.DataFrame, by: Sequence[str] = (), metrics: Sequence[Metric] = METRICS, estimand: str = "prompts"
+) -> pd.DataFrame:
+    """Mean, sd (ddof 1) and number of valid values of each metric for each model, type and group of `by`.
+
+    Columns: model, type, those of `by`, metric, mean, sd, n, n_effective, estimand. Speeches weigh by the estimand, within a
+    group of `by` against all prompts of that group.
+    """
     keys = [*SET, *by]
-    long = scores.melt(id_vars=keys, value_vars=[m.column for m in metrics], var_name="column", value_name="value")
-    long["value"] = long["value"].astype(float)
-    grouped = long.groupby([*keys, "column"], sort=False, dropna=False)["value"]
-    cells = grouped.agg(mean="mean", sd="std", n="count").reset_index()
-    names = {metric.column: metric.name for metric in metrics}
-    cells.insert(len(keys), "metric", cells.pop("column").map(names))
-    return cells
+    groups = scores.groupby(list(by), dropna=False).ngroup() if by else pd.Series(0, index=scores.index)
+    parts = [part for _, part in scores.groupby(keys, sort=False, dropna=False)]
+    wholes = [scores[groups == groups.loc[part.index[0]]] for part in parts]
+    rows = []
+    for metric in metrics:
+        for part, whole in zip(parts, wholes, strict=True):
+            known = part[part[metric.column].notna()]
+            weights = estimand_weights(known, estimand, whole)
+            n, mean, sd, effective = summary(known[metric.column].to_numpy(float), weights)
+            rows.append([*part.iloc[0][keys], metric.name, mean, sd, n, effective, estimand])
+    return pd.DataFrame(rows, columns=[*keys, "metric", "mean", "sd", "n", "n_effective", "estimand"])
 
 
 def normalise(scores: pd.DataFrame, how: str = "run", metrics: Sequence[Metric] = METRICS) -> pd.DataFrame:
@@ -83,7 +231,7 @@ def _scaled(values: np.ndarray, metric: Metric, how: str) -> np.ndarray:
     if how == "run":
         valid = values[~np.isnan(values)]
         low, high = (valid.min(), valid.max()) if valid.size else (0.0, 0.0)
-    if high == low:
+    if is_rounding(high - low, max(abs(low), abs(high))):
         return np.full(values.shape, np.nan)
     unit = (values - low) / (high - low)
     return unit if metric.higher_is_better else 1.0 - unit

@@ -1,6 +1,8 @@
 """Baseline against fine-tuned: the paper's pooled t-test and, beside it, the paired design that the data have.
 
 All models answer the same prompts, so a difference is best taken within a prompt. Notebook 08 writes the result as Table 13.
+What has no spread has no test: where all values, or all paired differences, are the same (but for rounding, `metrics.table`),
+t, p, d and the interval are NaN, at every scale, and the direction says what happened.
 
 >>> t, p, d = t_test_from_summary(61.150, 35.890, 2756, 31.623, 8.251, 2756)
 >>> round(t, 2), round(d, 3)
@@ -13,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from parliabench_utils.metrics.table import METRICS, Metric
+from parliabench_utils.metrics.table import METRICS, Metric, is_rounding, settled
+from parliabench_utils.results.cells import cluster_t_test, estimand_weights, prompt_clusters, summary
 
 BASELINE, TUNED = "baseline", "fine-tuned"
 ALPHA = 0.05
@@ -35,22 +38,30 @@ def t_test_from_summary(mean1: float, sd1: float, n1: int, mean2: float, sd2: fl
     if min(n1, n2) < 2:
         return TTest(np.nan, np.nan, np.nan)
     pooled = np.sqrt(((n1 - 1) * sd1**2 + (n2 - 1) * sd2**2) / (n1 + n2 - 2))
-    if not pooled > 0:
+    if is_rounding(pooled, max(abs(mean1), abs(mean2))):
         return TTest(np.nan, np.nan, np.nan)
     test = stats.ttest_ind_from_stats(mean2, sd2, n2, mean1, sd1, n1, equal_var=True)
     return TTest(float(test.statistic), float(test.pvalue), float((mean2 - mean1) / pooled))
 
 
-def cliffs_delta(first: np.ndarray, second: np.ndarray) -> float:
-    """P(second > first) - P(second < first), in [-1, 1], for ordinal scores; NaN where a side is empty."""
-    from scipy import stats
+def cliffs_delta(first: np.ndarray, second: np.ndarray, weights: tuple[np.ndarray, np.ndarray] | None = None) -> float:
+    """P(second > first) - P(second < first), in [-1, 1], for ordinal scores; NaN where a side is empty.
 
-    first, second = first[~np.isnan(first)], second[~np.isnan(second)]
-    if not first.size or not second.size:
+    `weights` are those of both sides; values that are equal but for rounding are ties.
+    """
+    first, second = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    known = ~np.isnan(first), ~np.isnan(second)
+    sides = [side[mask] for side, mask in zip((first, second), known, strict=True)]
+    if not all(side.size for side in sides):
         return float("nan")
-    ranks = stats.rankdata(np.concatenate([first, second]))
-    u = ranks[first.size :].sum() - second.size * (second.size + 1) / 2
-    return float(2 * u / (first.size * second.size) - 1)
+    weighing = (
+        [np.ones(s.size) for s in sides] if weights is None else [w[k] for w, k in zip(weights, known, strict=True)]
+    )
+    level = np.unique(settled(np.concatenate(sides)), return_inverse=True)[1]
+    a = np.bincount(level[: sides[0].size], weighing[0], level.max() + 1)
+    b = np.bincount(level[sides[0].size :], weighing[1], level.max() + 1)
+    below, above = np.cumsum(a) - a, a.sum() - np.cumsum(a)  # weight of `first` below and above each level
+    return float((b * (below - above)).sum() / (a.sum() * b.sum()))
 
 
 def compare(
@@ -61,27 +72,34 @@ def compare(
     seed: int = 42,
     cluster: str = "prompt_id",
     permuted: Mapping[str, float] | None = None,
+    estimand: str = "prompts",
+    models: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Fine-tuned minus baseline for each model and metric.
+    """Fine-tuned minus baseline for each model and metric; all means and tests are of the `estimand` (`cells.ESTIMANDS`).
 
-    Unpaired columns: n, mean, sd of both sides, `difference`, `t`, `df`, `p`, `cohens_d`, `cliffs_delta`. Paired by
-    prompt (variants averaged first): `n_pairs`, `paired_difference`, `ci_low`, `ci_high` (95 %, bootstrap over
-    `cluster`: prompt_id, context_id, speaker_id ...), `paired_t`, `paired_p`, `wilcoxon_p`, `paired_d`. Each p has
-    its corrected forms over `family` (all models x metrics with a defined p). `direction` and `paired_direction` are
-    better, worse or no change by the metric's good end. No pairs give `n_pairs` 0 and NaN, never an error.
+    Unpaired columns: n, mean, sd of both sides, `difference`, `t`, `df`, `p` (pooled; of weighted means with unequal variances),
+    `cohens_d`, `cliffs_delta`. Paired by prompt (variants averaged first): `n_pairs`, `n_effective` ((sum w)^2 / sum w^2),
+    `n_clusters`, `paired_difference`, `ci_low`, `ci_high` (95 %), `paired_t`, `paired_df`, `paired_p`, `paired_d`, robust to
+    dependence within `cluster` (prompt_id, context_id, speaker_id ...; `cluster_t_test`), and `wilcoxon_p` (signed ranks; with
+    clusters or weights by `draws` changes of sign of whole clusters). Each p has its corrected forms over `family`: all `models`
+    (default: those with rows) x metrics that were planned, a test that turned out undefined counting as p = 1. `direction`
+    and `paired_direction` are better, worse or no change by the metric's good end. No pairs give `n_pairs` 0 and NaN.
 
     `permuted` is the permutation p of Self-BLEU by model (`permutation`): it stands in `permutation_p` and takes the place
     of that row's paired p in the corrections. `n_human` and `mean_human` are those of the human speeches.
     """
     human = scores[scores["type"] == "human"]
+    found = dict.fromkeys(scores.loc[scores["type"].isin([BASELINE, TUNED]), "model"])
     rows = []
-    for model in dict.fromkeys(scores.loc[scores["type"].isin([BASELINE, TUNED]), "model"]):
-        rows.extend(_compare_model(scores[scores["model"] == model], model, metrics, draws, seed, cluster))
+    for model in found if models is None else models:
+        rows.extend(_compare_model(scores, model, metrics, draws, seed, cluster, estimand))
     table = pd.DataFrame(rows, columns=None if rows else _COLUMNS)
     known = {} if permuted is None else dict(permuted)
     table["permutation_p"] = table["model"].map(known).where(table["metric"] == "Self-BLEU").astype(float)
-    table["n_human"] = table["metric"].map({m.name: int(human[m.column].notna().sum()) for m in metrics})
-    table["mean_human"] = table["metric"].map({m.name: human[m.column].mean() for m in metrics})
+    members = {metric.name: _side(human, metric.column, estimand, scores) for metric in metrics}
+    for name, place in (("n_human", 0), ("mean_human", 1)):
+        table[name] = table["metric"].map({metric: summary(*side)[place] for metric, side in members.items()})
+    table["estimand"] = estimand
     return _correct(_correct(table, "p", table["p"]), "paired_p", table["permutation_p"].fillna(table["paired_p"]))
 
 
@@ -89,35 +107,36 @@ _COLUMNS = ["model", "metric", "difference", "p", "paired_p", "direction", "pair
 
 
 def _compare_model(
-    scores: pd.DataFrame, model: str, metrics: Sequence[Metric], draws: int, seed: int, cluster: str
+    scores: pd.DataFrame, model: str, metrics: Sequence[Metric], draws: int, seed: int, cluster: str, estimand: str
 ) -> list[dict]:
-    columns = [metric.column for metric in metrics]
-    base, tuned = (scores.loc[scores["type"] == kind] for kind in (BASELINE, TUNED))
-    pairs = _paired_differences(base, tuned, columns)
-    prompts = pairs.index.to_series()
-    clusters = scores.drop_duplicates("prompt_id").set_index("prompt_id", drop=False)[cluster]
-    labels = clusters.loc[pairs.index].fillna(prompts)  # a prompt without a speaker stands for itself
-    intervals = bootstrap_means(pairs.to_numpy(), labels.to_numpy(), draws, seed)
-    return [
-        {"model": model, "metric": metric.name}
-        | _unpaired(base[metric.column].to_numpy(float), tuned[metric.column].to_numpy(float), metric)
-        | _paired(pairs[metric.column].to_numpy(float), intervals[:, position], metric)
-        for position, metric in enumerate(metrics)
-    ]
+    own = scores[scores["model"] == model]
+    base, tuned = (own[own["type"] == kind] for kind in (BASELINE, TUNED))
+    prompts = prompt_clusters(scores, cluster)
+    rows = []
+    for metric in metrics:
+        sides = [_side(side, metric.column, estimand, scores) for side in (base, tuned)]
+        means = [side.groupby("prompt_id")[metric.column].mean().dropna().astype(float) for side in (base, tuned)]
+        shared = prompts.loc[means[0].index.intersection(means[1].index).sort_values()]
+        values = [mean.loc[shared.index].to_numpy() for mean in means]
+        weights = estimand_weights(shared, estimand, prompts)
+        paired = _paired(*values, shared["_cluster"].to_numpy(), weights, metric, draws, seed)
+        rows.append({"model": model, "metric": metric.name} | _unpaired(*sides, metric, estimand) | paired)
+    return rows
 
 
-def _paired_differences(base: pd.DataFrame, tuned: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Tuned minus baseline, one row a prompt that both sides have."""
-    means = [part.groupby("prompt_id")[columns].mean() for part in (base, tuned)]
-    shared = means[0].index.intersection(means[1].index).sort_values()
-    return means[1].loc[shared].astype(float) - means[0].loc[shared].astype(float)
+def _side(rows: pd.DataFrame, column: str, estimand: str, scores: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """The values that there are of one side, and their weights."""
+    known = rows[rows[column].notna()]
+    return known[column].to_numpy(float), estimand_weights(known, estimand, scores)
 
 
-def _unpaired(base: np.ndarray, tuned: np.ndarray, metric: Metric) -> dict:
-    sides = [side[~np.isnan(side)] for side in (base, tuned)]
-    (n1, mean1, sd1), (n2, mean2, sd2) = (_summary(side) for side in sides)
-    test = t_test_from_summary(mean1, sd1, n1, mean2, sd2, n2)
-    difference = mean2 - mean1
+def _unpaired(base: tuple, tuned: tuple, metric: Metric, estimand: str) -> dict:
+    (n1, mean1, sd1, _), (n2, mean2, sd2, _) = summary(*base), summary(*tuned)
+    test, df = t_test_from_summary(mean1, sd1, n1, mean2, sd2, n2), n1 + n2 - 2
+    t, p = test.t, test.p
+    if estimand != "prompts":
+        t, df, p = _welch(base, tuned)
+    size = max((np.abs(values).max(initial=0.0) for values, _ in (base, tuned)), default=0.0)
     return {
         "n_baseline": n1,
         "mean_baseline": mean1,
@@ -125,82 +144,97 @@ def _unpaired(base: np.ndarray, tuned: np.ndarray, metric: Metric) -> dict:
         "n_fine_tuned": n2,
         "mean_fine_tuned": mean2,
         "sd_fine_tuned": sd2,
-        "difference": difference,
-        "t": test.t,
-        "df": n1 + n2 - 2,
-        "p": test.p,
+        "difference": mean2 - mean1,
+        "t": t,
+        "df": df,
+        "p": p,
         "cohens_d": test.d,
-        "cliffs_delta": cliffs_delta(*sides),
-        "direction": _direction(difference, metric),
+        "cliffs_delta": cliffs_delta(base[0], tuned[0], (base[1], tuned[1])),
+        "direction": _direction(mean2 - mean1, size, metric),
     }
 
 
-def _direction(difference: float, metric: Metric) -> str:
-    gain = difference if metric.higher_is_better else -difference
-    return "better" if gain > 0 else "worse" if gain < 0 else "no change"
-
-
-def _summary(values: np.ndarray) -> tuple[int, float, float]:
-    mean = float(values.mean()) if values.size else float("nan")
-    return values.size, mean, float(values.std(ddof=1)) if values.size > 1 else float("nan")
-
-
-def _paired(differences: np.ndarray, interval: np.ndarray, metric: Metric) -> dict:
+def _welch(base: tuple, tuned: tuple) -> tuple[float, float, float]:
+    """t, degrees of freedom and p of the difference of two weighted means of unequal variances."""
     from scipy import stats
 
-    values = differences[~np.isnan(differences)]
-    n, mean, sd = _summary(values)
-    t = p = d = wilcoxon = float("nan")
-    if n > 1 and sd > 0:
-        t, d = mean / (sd / np.sqrt(n)), mean / sd
-        p = float(2 * stats.t.sf(abs(t), n - 1))
-        wilcoxon = float(stats.wilcoxon(values).pvalue)
+    first, second = (cluster_t_test(values, np.arange(values.size), weights) for values, weights in (base, tuned))
+    parts = [(side.se**2, side.df) for side in (first, second) if not np.isnan(side.se)]  # a constant side adds nothing
+    if not parts or min(base[0].size, tuned[0].size) < 2:
+        return np.nan, np.nan, np.nan
+    variance = sum(part for part, _ in parts)
+    df = variance**2 / sum(part**2 / free for part, free in parts)
+    t = (second.mean - first.mean) / np.sqrt(variance)
+    return float(t), float(df), float(2 * stats.t.sf(abs(t), df))
+
+
+def _direction(difference: float, size: float, metric: Metric) -> str:
+    """By the metric's good end, for a difference of numbers of that size."""
+    if is_rounding(abs(difference), size):
+        return "no change"
+    return "better" if (difference > 0) == metric.higher_is_better else "worse"
+
+
+def _paired(
+    base: np.ndarray,
+    tuned: np.ndarray,
+    clusters: np.ndarray,
+    weights: np.ndarray,
+    metric: Metric,
+    draws: int,
+    seed: int,
+) -> dict:
+    size = max(np.abs(base).max(initial=0.0), np.abs(tuned).max(initial=0.0))
+    values = settled(tuned - base, size)
+    test = cluster_t_test(values, clusters, weights, size)
+    n, _, sd, effective = summary(values, weights)
+    spread = not is_rounding(sd, size) and len(set(clusters)) > 1
     return {
         "n_pairs": n,
-        "paired_difference": mean,
-        "ci_low": interval[0],
-        "ci_high": interval[1],
-        "paired_t": t,
-        "paired_p": p,
-        "paired_d": d,
-        "wilcoxon_p": wilcoxon,
-        "paired_direction": _direction(mean, metric),
+        "n_effective": effective,
+        "n_clusters": len(set(clusters)),
+        "paired_difference": test.mean,
+        "ci_low": test.low,
+        "ci_high": test.high,
+        "paired_t": test.t,
+        "paired_df": test.df,
+        "paired_p": test.p,
+        "paired_d": test.mean / sd if spread else np.nan,
+        "wilcoxon_p": signed_rank_p(values, clusters, weights, draws, seed) if spread else np.nan,
+        "paired_direction": _direction(test.mean, size, metric),
     }
 
 
-def bootstrap_means(values: np.ndarray, clusters: np.ndarray, draws: int, seed: int) -> np.ndarray:
-    """95 % percentile interval of each column's mean, whole clusters drawn with replacement.
+def signed_rank_p(values: np.ndarray, clusters: np.ndarray, weights: np.ndarray, draws: int, seed: int) -> float:
+    """Two-sided p of Wilcoxon's signed ranks; scipy's for one value a cluster and equal weights.
 
-    `values` (n, k) with NaN where missing, `clusters` (n,) labels; returns (2, k), NaN with fewer than two clusters.
+    Otherwise the weighted signed ranks of a cluster change their sign together in each of `draws`, and p is the share of draws
+    whose sum is as far from 0, the observed one counted.
     """
-    names, codes = np.unique(clusters.astype(str), return_inverse=True)
-    if names.size < 2:
-        return np.full((2, values.shape[1]), np.nan)
-    sums, counts = (np.zeros((names.size, values.shape[1])) for _ in range(2))
-    np.add.at(sums, codes, np.nan_to_num(values))
-    np.add.at(counts, codes, ~np.isnan(values))
-    weights = np.random.default_rng(seed).multinomial(names.size, np.full(names.size, 1 / names.size), size=draws)
-    totals, drawn = np.hsplit(weights.astype(float) @ np.hstack([sums, counts]), 2)  # (draws, k) each
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.where(drawn > 0, totals / drawn, np.nan)
-    interval = np.full((2, values.shape[1]), np.nan)
-    filled = counts.sum(axis=0) > 0
-    interval[:, filled] = np.nanpercentile(means[:, filled], [2.5, 97.5], axis=0)
-    return interval
+    from scipy import stats
+
+    codes = np.unique(clusters.astype(str), return_inverse=True)[1]
+    if codes.max() + 1 == values.size and is_rounding(np.ptp(weights), weights.max()):
+        return float(stats.wilcoxon(values).pvalue)
+    apart = values != 0
+    ranks = np.sign(values[apart]) * stats.rankdata(np.abs(values[apart])) * weights[apart]
+    sums = np.bincount(codes[apart], ranks, codes.max() + 1)
+    null = np.random.default_rng(seed).choice([-1.0, 1.0], (draws, sums.size)) @ sums
+    return float((1 + (np.abs(null) >= abs(sums.sum()) * (1 - 1e-9)).sum()) / (1 + draws))
 
 
 def _correct(table: pd.DataFrame, column: str, p: pd.Series) -> pd.DataFrame:
-    """Add `<column>_bonferroni`, `_holm` and `_bh` of `p`, and name the family."""
+    """Add `<column>_bonferroni`, `_holm` and `_bh` of `p`, and name the family: what was planned; undefined counts as p = 1."""
     from statsmodels.stats.multitest import multipletests
 
-    defined = p.notna().to_numpy()
+    defined, planned = int(p.notna().sum()), len(p)
     for name, method in CORRECTIONS.items():
-        corrected = np.full(len(table), np.nan)
-        if defined.any():
-            corrected[defined] = multipletests(p[defined], alpha=ALPHA, method=method)[1]
-        table[f"{column}_{name}"] = corrected
-    family = f"{int(defined.sum())} tests: {table['model'].nunique()} models x {table['metric'].nunique()} metrics"
-    table["family" if column == "p" else f"{column}_family"] = family
+        corrected = multipletests(p.fillna(1.0), alpha=ALPHA, method=method)[1] if planned else np.empty(0)
+        table[f"{column}_{name}"] = np.where(p.notna(), corrected, np.nan)
+    family = f"{planned} tests planned: {table['model'].nunique()} models x {table['metric'].nunique()} metrics"
+    table["family" if column == "p" else f"{column}_family"] = family + (
+        f", {defined} of them defined" if defined < planned else ""
+    )
     return table
 
 

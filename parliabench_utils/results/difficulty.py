@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.corpus.organisations import UNKNOWN_ORIENTATION
-from parliabench_utils.results.cells import HUMAN, composite, normalise
+from parliabench_utils.results.cells import HUMAN, composite, estimand_weights, normalise
 from parliabench_utils.results.stability import known_groups, stability
 
 DEFINITION = (
@@ -40,19 +40,21 @@ def left_out(frame: pd.DataFrame) -> str:
     return str(names.iloc[0]) if len(names) else ""
 
 
-def difficulty(scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str = "run") -> pd.DataFrame:
+def difficulty(
+    scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str = "run", estimand: str = "prompts"
+) -> pd.DataFrame:
     """Groups of column `by`, hardest first: rank, group, difficulty, consistency, n (speeches), n_models, human, n_human, left_out.
 
     Speeches of type `kind` count; `human` is the difficulty of the members' own speeches. The normalisation is over all
-    rows of `scores`; all groups, models and people are compared on the same metrics, `left_out` names the others. Unknown
-    (orientation, or no party or topic stated) is no position and comes last, without a rank.
+    rows of `scores`; all groups, models and people are compared on the same metrics, `left_out` names the others; means are of
+    the `estimand` within a group. Unknown (orientation, or no party or topic stated) is no position and comes last, without a rank.
     """
     rows = scores.assign(_group=known_groups(scores[by]).fillna(UNKNOWN_ORIENTATION).astype(str))
     values = normalise(rows, how)
     counted = rows["type"].isin([kind, HUMAN])
     rows, values = rows[counted], values[counted]
     used = _shared(values, [rows["_group"], rows["model"]])
-    means = values[used].groupby([rows["_group"], rows["model"]]).mean()
+    means = _means(values[used], rows, estimand)
     hard = (
         1.0 - means.mean(axis=1, skipna=False).unstack("model")
         if used
@@ -76,6 +78,7 @@ def difficulty(scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str
             "left_out": ", ".join(name for name in values if name not in used),
         }
     )
+    table["estimand"] = estimand
     unranked = table["group"] == UNKNOWN_ORIENTATION
     table = table.assign(_last=unranked).sort_values(
         ["_last", "difficulty", "group"], ascending=[True, False, True], ignore_index=True
@@ -83,3 +86,13 @@ def difficulty(scores: pd.DataFrame, by: str, kind: str = "fine-tuned", how: str
     rank = pd.Series(np.arange(1, len(table) + 1), dtype="Int64").mask(table.pop("_last"))
     table.insert(0, "rank", rank)
     return table
+
+
+def _means(values: pd.DataFrame, rows: pd.DataFrame, estimand: str) -> pd.DataFrame:
+    """Mean of each metric for each group and model, of the speeches that have a value."""
+    keys = [rows["_group"], rows["model"]]
+    weights = pd.Series(np.nan, index=rows.index)
+    for _, part in rows.groupby(keys):
+        weights.loc[part.index] = estimand_weights(part, estimand)
+    sums = values.mul(weights, axis=0).groupby(keys).sum(min_count=1)
+    return sums / values.notna().mul(weights, axis=0).groupby(keys).sum()

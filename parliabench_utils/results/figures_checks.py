@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRIC_BY_NAME, METRICS
-from parliabench_utils.results.cells import HUMAN
+from parliabench_utils.results.cells import ESTIMANDS, HUMAN
 from parliabench_utils.results.compare import verdict
 from parliabench_utils.results.figure_style import (
     BAR,
@@ -79,7 +79,7 @@ def s2(comparison: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tu
     models = list(dict.fromkeys(data["model"]))
     style, order = model_style(models), [m.name for m in METRICS]
     with mpl.rc_context(RC):
-        figure = new_figure(1.4 + (0.2 + 0.025 * len(models)) * len(order), COLUMN)
+        figure = new_figure(1.5 + (0.2 + 0.025 * len(models)) * len(order), COLUMN)
         axes = figure.add_subplot()
         for position, model in enumerate(models):
             part = data[data["model"] == model].set_index("metric").reindex(order)
@@ -102,10 +102,11 @@ def s2(comparison: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tu
         axes.grid(axis="both")
         figure.legend(loc="outside upper left", ncols=2, fontsize=SMALL + 0.5)
         pairs = int(data["n_pairs"].max()) if len(data) else 0
+        of = ESTIMANDS[comparison["estimand"].iloc[0]] if len(comparison) else ""
         footnote(
             figure,
             f"Right of 0: fine-tuned is better. d with the pooled sd, as in the paper. Filled: significant, paired test, Bonferroni. "
-            f"Up to {pairs:,} pairs a cell. {note}",
+            f"Up to {pairs:,} pairs a cell. {of} {note}",
         )
     alt = f"Points by metric for {len(models)} models; {int(data['significant'].sum())} of {len(data)} effects are significant."
     return Drawing("s2", "Effect sizes of fine-tuning", alt, figure, data, inputs, note)

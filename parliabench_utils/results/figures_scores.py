@@ -8,8 +8,16 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.results.cells import HUMAN, cell_means, normalise
-from parliabench_utils.results.compare import BASELINE, TUNED, bootstrap_means
+from parliabench_utils.results.cells import (
+    ESTIMANDS,
+    HUMAN,
+    cell_means,
+    cluster_t_test,
+    estimand_weights,
+    normalise,
+    prompt_clusters,
+)
+from parliabench_utils.results.compare import BASELINE, TUNED
 from parliabench_utils.results.difficulty import left_out
 from parliabench_utils.results.figure_style import (
     BAR,
@@ -28,37 +36,38 @@ from parliabench_utils.results.figure_style import (
 )
 from parliabench_utils.results.figures_corpus import ORIENTATIONS
 
+UNITS = {"prompt_id": "prompts", "context_id": "contexts", "sitting_id": "sittings", "speaker_id": "speakers"}
 CATEGORIES = tuple(dict.fromkeys(metric.category for metric in METRICS))
 
 
-def category_changes(scores: pd.DataFrame, how: str, draws: int, seed: int) -> pd.DataFrame:
-    """Fine-tuned minus baseline by category, paired by prompt: model, category, change, low, high (95 %), n (prompts).
+def category_changes(
+    scores: pd.DataFrame, how: str, cluster: str = "prompt_id", estimand: str = "prompts"
+) -> pd.DataFrame:
+    """Fine-tuned minus baseline by category, paired by prompt: model, category, change, low, high (95 %), n (prompts),
+    n_effective, cluster, estimand.
 
-    The change is the mean over the category's metrics that both sides have, each normalised to [0, 1] with 1 the good end.
+    The change is the mean over the category's metrics that both sides of a prompt have, each normalised to [0, 1] with 1 the
+    good end; the interval is that of `cluster_t_test`.
     """
-    values = normalise(scores, how)
-    groups = {c: [m.name for m in METRICS if m.category == c] for c in CATEGORIES}
-    frame = pd.concat([scores[["model", "type", "prompt_id"]], values], axis=1)
+    frame = pd.concat([scores[["model", "type", "prompt_id"]], normalise(scores, how)], axis=1)
+    prompts = prompt_clusters(scores, cluster)
     rows = []
     for model in dict.fromkeys(frame.loc[frame["type"] == TUNED, "model"]):
         sides = [frame[(frame["model"] == model) & (frame["type"] == kind)] for kind in (BASELINE, TUNED)]
-        before, after = (side.groupby("prompt_id")[list(values)].mean() for side in sides)
-        apart = after - before  # by metric first: a metric that one side lacks is no change
-        gaps = pd.DataFrame({c: apart[names].mean(axis=1) for c, names in groups.items()}).dropna(how="all")
-        low, high = bootstrap_means(gaps.to_numpy(), gaps.index.to_numpy(), draws, seed)
-        for position, category in enumerate(CATEGORIES):
-            change = gaps[category]
-            rows.append(
-                {
-                    "model": model,
-                    "category": category,
-                    "change": change.mean(),
-                    "low": low[position],
-                    "high": high[position],
-                    "n": int(change.count()),
-                }
-            )
+        before, after = (side.drop(columns=["model", "type"]).groupby("prompt_id").mean() for side in sides)
+        for category in CATEGORIES:
+            change = (after - before)[[m.name for m in METRICS if m.category == category]].mean(axis=1).dropna()
+            known = prompts.loc[change.index]
+            weights = estimand_weights(known, estimand, prompts)
+            test = cluster_t_test(change.to_numpy(), known["_cluster"].to_numpy(), weights, size=1.0)
+            found = {"change": test.mean, "low": test.low, "high": test.high, "n": len(change)}
+            found["n_effective"] = weights.sum() ** 2 / (weights**2).sum() if len(change) else 0.0
+            rows.append({"model": model, "category": category} | found | {"cluster": cluster, "estimand": estimand})
     return pd.DataFrame(rows)
+
+
+def _estimand_of(data: pd.DataFrame) -> str:
+    return ESTIMANDS[data["estimand"].iloc[0]] if "estimand" in data and len(data) else ""
 
 
 def fig3(changes: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tuple[Path, ...]) -> Drawing:
@@ -66,7 +75,7 @@ def fig3(changes: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tup
     models = list(dict.fromkeys(changes["model"]))
     style = model_style(models)
     with mpl.rc_context(RC):
-        figure = new_figure(1.5 + 0.16 * len(models) * len(CATEGORIES), COLUMN)
+        figure = new_figure(1.6 + 0.16 * len(models) * len(CATEGORIES), COLUMN)
         axes = figure.add_subplot()
         for position, model in enumerate(models):
             part = changes[changes["model"] == model].set_index("category").reindex(CATEGORIES)
@@ -93,9 +102,11 @@ def fig3(changes: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tup
         axes.grid(axis="x")
         figure.legend(loc="outside upper left", ncols=2, fontsize=SMALL + 0.5)
         n = int(changes["n"].max()) if len(changes) else 0
+        by = UNITS[changes["cluster"].iloc[0]] if len(changes) else "prompts"
         footnote(
             figure,
-            f"Right of 0: fine-tuned is better. Paired by prompt, n = {n:,} prompts; 95 % bootstrap intervals over prompts. {note}",
+            f"Right of 0: fine-tuned is better. Paired by prompt, n = {n:,} prompts; 95 % intervals, {by} being independent. "
+            f"{_estimand_of(changes)} {note}",
         )
     text = "; ".join(f"{names[r.model]}, {r.category}: {r.change:+.3f}" for r in changes.itertuples())
     return Drawing(
@@ -109,11 +120,14 @@ def alignment_heatmap(
     """Figure 4 (Party) or 6 (Topic), from the data of Table 8 or 11: groups in rows, models and human speeches in columns."""
     wide, counts = _wide(data, column)
     with mpl.rc_context(RC):
-        figure = new_figure(1.4 + 0.25 * len(wide), COLUMN)
+        figure = new_figure(1.5 + 0.25 * len(wide), COLUMN)
         axes = figure.add_subplot()
         heatmap(axes, wide.set_axis(with_n(wide.index, counts), axis=0))
         axes.xaxis.tick_top()
-        footnote(figure, f"Mean cosine to the expected party's centroid (Eq. 3); in brackets: speeches a model. {note}")
+        footnote(
+            figure,
+            f"Mean cosine to the expected party's centroid (Eq. 3); in brackets: speeches a model. {_estimand_of(data)} {note}",
+        )
     means = wide.mean(axis=1).dropna()
     ends = f"highest on average {means.idxmax()}, lowest {means.idxmin()}" if len(means) else "no group has a value"
     alt = f"Heat map of {len(wide)} groups by {len(wide.columns)} columns; {ends}."
@@ -135,7 +149,7 @@ def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, input
     absent = left_out(table)
     without = f" ({absent} left out)" if absent else ""
     with mpl.rc_context(RC):
-        figure = new_figure(1.0 + 0.25 * len(table), COLUMN)
+        figure = new_figure(1.15 + 0.25 * len(table), COLUMN)
         axes = figure.add_subplot()
         colours = [PARTY_COLOURS.get(group, BAR) for group in table["group"]]
         axes.barh(range(len(table)), table["difficulty"], color=colours, edgecolor=GREY, linewidth=0.4, height=0.66)
@@ -163,22 +177,24 @@ def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, input
         footnote(
             figure,
             f"Beside each bar: difficulty · consistency. Difficulty: 1 minus the mean of the metrics that all groups have{without}; "
-            f"our own definition, the paper gives none. In brackets: speeches. {note}",
+            f"our own definition, the paper gives none. In brackets: speeches. {_estimand_of(table)} {note}",
         )
     text = ", ".join(f"{r.group} {r.difficulty:.3f}" for r in table.itertuples())
     return Drawing(name, title, f"Bars, hardest first: {text}.", figure, table, inputs, note)
 
 
-def fig8(scores: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tuple[Path, ...]) -> Drawing:
+def fig8(
+    scores: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tuple[Path, ...], estimand: str = "prompts"
+) -> Drawing:
     """Party Align and PSA of fine-tuned and human speeches by orientation, left to right."""
     column = "Political Orientation"
     rows = scores[scores["type"].isin([TUNED, HUMAN])]
     wanted = [m for m in METRICS if m.name in ("Party Align", "PSA")]
-    data = cell_means(rows, [column], wanted)
+    data = cell_means(rows, [column], wanted, estimand)
     data.insert(1, "display", data["model"].map(names))
     order = [o for o in ORIENTATIONS if o in set(data[column])]
     with mpl.rc_context(RC):
-        figure = new_figure(1.5 + 0.26 * len(order))
+        figure = new_figure(1.6 + 0.26 * len(order))
         panels = figure.subplots(1, 2, sharey=True)
         for axes, metric in zip(panels, ("Party Align", "PSA"), strict=True):
             wide, _ = _wide(data[data["metric"] == metric], column)
@@ -186,6 +202,9 @@ def fig8(scores: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tupl
             heatmap(axes, wide.reindex(order).set_axis(with_n(order, counts), axis=0))
             axes.xaxis.tick_top()
             axes.set_title(metric, pad=10)
-        footnote(figure, f"In brackets: speeches a model. PSA is not defined for an unknown orientation. {note}")
+        footnote(
+            figure,
+            f"In brackets: speeches a model. PSA is not defined for an unknown orientation. {ESTIMANDS[estimand]} {note}",
+        )
     alt = "Two heat maps, Party Align and PSA, with orientations from left to right in rows and models in columns."
     return Drawing("fig8", "Scores by political orientation", alt, figure, data, inputs, note)

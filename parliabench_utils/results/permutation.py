@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.self_bleu import EPSILON, GROUP_COLUMNS, comparable, pools
+from parliabench_utils.metrics.table import is_rounding
 from parliabench_utils.results.compare import BASELINE, TUNED
 from parliabench_utils.results.ngrams import encode, longer
 
@@ -106,7 +107,7 @@ def with_permuted(comparison: pd.DataFrame, test: pd.DataFrame) -> pd.DataFrame:
 
 def _p_value(difference: float, null: np.ndarray) -> float:
     """Share of permutations with a difference at least as large, the observed one counted."""
-    if np.isnan(difference) or np.isnan(null).all() or np.ptp(null) == 0:
+    if np.isnan(difference) or np.isnan(null).all() or is_rounding(np.ptp(null), 1.0):
         return float("nan")
     return float((1 + (np.abs(null) >= abs(difference) - 1e-12).sum()) / (1 + null.size))
 

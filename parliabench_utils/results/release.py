@@ -163,7 +163,16 @@ def _table(frame: pd.DataFrame) -> str:
 
 def normalisation_of(folder: Path) -> str:
     """How notebook 08 normalised the metrics of this run, from its manifest. Raises FileNotFoundError before 08 has run."""
+    return _parameter_of_08(folder, "normalisation")
+
+
+def estimand_of(folder: Path) -> str:
+    """What the means of notebook 08 are means of (`cells.ESTIMANDS`), from its manifest; errors as in `normalisation_of`."""
+    return _parameter_of_08(folder, "estimand")
+
+
+def _parameter_of_08(folder: Path, name: str) -> str:
     path = folder / "manifests/08_statistics.json"
     if not path.exists():
         raise FileNotFoundError(f"{folder.name} has no manifest of 08_statistics: run 08_statistics first")
-    return json.loads(path.read_text(encoding="utf-8"))["parameters"]["normalisation"]
+    return json.loads(path.read_text(encoding="utf-8"))["parameters"][name]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from parliabench_utils.metrics.table import METRICS, Metric
+from parliabench_utils.metrics.table import METRICS, Metric, settled
 from parliabench_utils.results.cells import SET, generated
 from parliabench_utils.results.compare import BASELINE, TUNED
 
@@ -122,6 +122,8 @@ def _bounds(base: np.ndarray, tuned: np.ndarray, low: float, high: float) -> dic
     known = ~np.isnan(pairs)
     smallest = np.where(np.isnan(tuned), low, tuned) - np.where(np.isnan(base), high, base)
     largest = np.where(np.isnan(tuned), high, tuned) - np.where(np.isnan(base), low, base)
+    size = np.abs([*tuned[~np.isnan(tuned)], *base[~np.isnan(base)]]).max(initial=0.0)
+    pairs, smallest, largest = (settled(side, size) for side in (pairs, smallest, largest))
     lowest, highest = (float(side.mean()) if side.size else float("nan") for side in (smallest, largest))
     return {
         "n_prompts": base.size,

@@ -4,8 +4,8 @@ from parliabench_utils.results.statistics import compare, stability
 """
 
 from parliabench_utils.results.agreement import correlations, human_preference
-from parliabench_utils.results.cells import cell_means, compared_rows, composite, is_compared, normalise
-from parliabench_utils.results.compare import bootstrap_means, cliffs_delta, compare, t_test_from_summary, verdict
+from parliabench_utils.results.cells import cell_means, cluster_t_test, compared_rows, composite, is_compared, normalise
+from parliabench_utils.results.compare import cliffs_delta, compare, t_test_from_summary, verdict
 from parliabench_utils.results.difficulty import difficulty, speech_difficulty
 from parliabench_utils.results.memorisation import memorisation, memorisation_summary
 from parliabench_utils.results.mixed import mixed_models
@@ -17,9 +17,9 @@ from parliabench_utils.results.variance import anova, anova_table
 __all__ = [
     "anova",
     "anova_table",
-    "bootstrap_means",
     "cell_means",
     "cliffs_delta",
+    "cluster_t_test",
     "compare",
     "compared_rows",
     "composite",

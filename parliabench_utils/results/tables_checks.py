@@ -8,7 +8,7 @@ from parliabench_utils.results.cells import SMALL_GROUP
 from parliabench_utils.results.memorisation import ORDERS
 from parliabench_utils.results.paper import PAPER_TABLES
 from parliabench_utils.results.selection import ALL, CROSSED
-from parliabench_utils.results.tables_scores import SMALL_NOTE, Names, set_label
+from parliabench_utils.results.tables_scores import SMALL_NOTE, Names, estimand_note, set_label
 from parliabench_utils.results.tabular import DASH, Table, number, p_value
 
 Inputs = tuple[Path, ...]
@@ -35,14 +35,15 @@ def anova_display(anova: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
     notes = (
         "Control: the same speeches scored as another party's or orientation's (06). Where it separates groups as well, the metric "
         "does not see the party. Groups of one speech are left out.",
-        "Speeches of all models to one prompt share it, so their p is too small; read the rows of single models.",
+        "Every speech counts the same. Speeches of all models to one prompt share it, so their p is too small; read the rows of "
+        "single models.",
         SMALL_NOTE.replace(" a model", ""),
     )
     return Table("anova", "Variance between parties and orientations", anova, display, notes, inputs)
 
 
 def mixed_display(mixed: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
-    """Effects of fine-tuning from the mixed model of each metric."""
+    """Effects of fine-tuning from the analysis of all models together, metric by metric."""
     printed = {f"fine-tuned: {model}": f"Fine-tuning, {name}" for model, name in names.items()}
     printed |= {"fine-tuned": "Fine-tuning, all models", "type x model": "Differs between models"}
     interval = "[" + mixed["ci_low"].map(number) + ", " + mixed["ci_high"].map(number) + "]"
@@ -52,8 +53,10 @@ def mixed_display(mixed: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
             "Term": mixed["term"].map(printed),
             "Estimate": mixed["estimate"].map(number),
             "95 % CI": interval.where(mixed["estimate"].notna(), DASH),
-            "z or χ²": mixed["statistic"].map(lambda v: number(v, 2)),
-            "df": mixed["df"].map(lambda v: number(v, 0)),
+            "t or F": mixed["statistic"].map(lambda v: number(v, 2)),
+            "df": (
+                mixed["df"].map(lambda v: number(v, 0)) + ", " + mixed["df_error"].map(lambda v: number(v, 1))
+            ).where(mixed["p"].notna(), DASH),
             "p": mixed["p"].map(p_value),
             "Sd prompts": mixed["sd_prompt"].map(number),
             "Sd rest": mixed["sd_residual"].map(number),
@@ -68,11 +71,13 @@ def mixed_display(mixed: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
         for m, n in mixed.loc[mixed["note"].fillna("") != "", ["metric", "note"]].drop_duplicates().to_numpy()
     )
     notes = (
-        "score ~ type * model + (1 | prompt), restricted maximum likelihood; fine-tuned minus baseline; p uncorrected.",
+        "score ~ type * model, speeches to a prompt exchangeable (generalised estimating equations); fine-tuned minus baseline. "
+        "Errors are robust to models of unequal spread, by prompt, corrected for few prompts (Mancl and DeRouen); p uncorrected.",
+        f"t with the second df; F: do the effects differ between models? {estimand_note(mixed, 'the prompts')}",
         "Self-BLEU's values depend on one another within a group, so its row here is too sure; Table 13 has its permutation p.",
         *([f"¹ {edges}."] if edges else []),
     )
-    return Table("mixed_model", "Fine-tuning in a mixed model of all models", mixed, display, notes, inputs)
+    return Table("mixed_model", "Fine-tuning in one model of all speeches", mixed, display, notes, inputs)
 
 
 def selection_display(selection: pd.DataFrame, names: Names, inputs: Inputs) -> Table:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.results.cells import HUMAN, SMALL_GROUP, cell_means
+from parliabench_utils.results.cells import ESTIMANDS, HUMAN, SMALL_GROUP, cell_means
 from parliabench_utils.results.compare import verdict
 from parliabench_utils.results.difficulty import DEFINITION, left_out
 from parliabench_utils.results.paper import PAPER_MODELS, published
@@ -24,6 +24,15 @@ SELF_BLEU_NOTE = (
 MISSING_NOTE = (
     "A group does not appear when every one of its prompts was left out (04_generate/summary/kept_prompts.json)"
 )
+
+
+def estimand_note(data: pd.DataFrame, what: str) -> str:
+    """Which estimand the rows of `data` are of and, where they are weighted, between which numbers their effective n lies."""
+    if data.empty:
+        return ""
+    name = data["estimand"].iloc[0]
+    effective = f" Effective n, (Σw)²/Σw², of {what}: {span(data['n_effective'].round())}." if name != "prompts" else ""
+    return ESTIMANDS[name] + effective
 
 
 def set_label(model: str, kind: str, names: Names) -> str:
@@ -58,9 +67,11 @@ def table02(
     display.columns = [f"{m.name} {'↑' if m.higher_is_better else '↓'}" for m in METRICS]
     display.insert(0, "n", data.groupby(labels, sort=False)["n"].max().astype(str).reindex(display.index))
     family = comparison["family" if test == "pooled" else "paired_p_family"].iloc[0]
+    kind = test if test == "paired" or data["estimand"].iloc[0] == "prompts" else "unpaired, unequal variances,"
     notes = (
         f"Mean ± sd (ddof 1); n is the number of valid values, in brackets where a metric has fewer. {rule}",
-        f"* significant improvement, † significant decline: {test} t-test, {correction} at 0.05 over {family}."
+        estimand_note(data, "a cell"),
+        f"* significant improvement, † significant decline: {kind} t-test, {correction} at 0.05 over {family}."
         + (" Self-BLEU: permutation of types." if test == "paired" else " Of Self-BLEU it is too sure (see Table 13)."),
         SELF_BLEU_NOTE,
         "Columns in the order of the paper's values (its printed header is out of order).",
@@ -79,12 +90,14 @@ def _beside_published(
     return merged
 
 
-def alignment_by(scores: pd.DataFrame, column: str, names: Names, inputs: tuple[Path, ...]) -> Table:
+def alignment_by(
+    scores: pd.DataFrame, column: str, names: Names, inputs: tuple[Path, ...], estimand: str = "prompts"
+) -> Table:
     """Table 8 (`column` Party) or 11 (Topic): mean Party Align of the fine-tuned models, human speeches beside them."""
     number_of = {"Party": 8, "Topic": 11}[column]
     rows = scores[scores["type"].isin(["fine-tuned", HUMAN])]
     party_align = [m for m in METRICS if m.name == "Party Align"]
-    data = cell_means(rows, [column], party_align).drop(columns="metric").sort_values([column], kind="stable")
+    data = cell_means(rows, [column], party_align, estimand).drop(columns="metric").sort_values([column], kind="stable")
     data.insert(1, "display", data["model"].map(names))
     data = _beside_published(data, _published_long(number_of), [column], ("mean",))
     tuned = data[data["type"] == "fine-tuned"]
@@ -101,6 +114,7 @@ def alignment_by(scores: pd.DataFrame, column: str, names: Names, inputs: tuple[
     kind = "political party" if column == "Party" else "topic"
     notes = (
         "Mean cosine to the expected party's centroid (Eq. 3). Average and Sd (ddof 0) over the models, human speeches apart.",
+        estimand_note(data, "a cell"),
         SMALL_NOTE,
         MISSING_NOTE,
     )
@@ -139,6 +153,7 @@ def difficulty_table(frame: pd.DataFrame, column: str, inputs: tuple[Path, ...])
     absent = left_out(frame)
     notes = (
         DEFINITION + (f" Left out, as not every group has them or they have no spread: {absent}." if absent else ""),
+        *(ESTIMANDS[name] for name in frame["estimand"].unique()),
         "The paper's own columns are in the CSV; they follow another, unpublished definition, so no difference is taken.",
         *unknown,
         SMALL_NOTE.replace(" a model", ""),
@@ -165,7 +180,7 @@ def table12(table: pd.DataFrame, names: Names, how: str, inputs: tuple[Path, ...
     display["Uneven beyond chance"] = data["uneven"].astype(str) + " of " + data["tests"].astype(str)
     display["n"] = data["n"].astype(str)
     notes = (
-        "Eq. 4, mean over all metrics; Overall is the plain mean of the three contexts.",
+        "Eq. 4, mean over all metrics; Overall is the plain mean of the three contexts. Every speech of a group counts the same.",
         f"Metrics normalised to [0, 1] ({'min-max over the run' if how == 'run' else 'fixed ranges'}), lower-is-better flipped.",
         "Speeches without a party, topic or orientation (Unknown) do not count in that context.",
         "By chance: the same speeches dealt to groups of the same sizes at random. Uneven beyond chance: metrics and contexts that "
@@ -211,11 +226,16 @@ def table13(comparison: pd.DataFrame, names: Names, inputs: tuple[Path, ...]) ->
         }
     )
     notes = (
-        "Fine-tuned minus baseline. t, p, d: pooled two-sample t-test (the paper's). Paired: within prompts, which all models share.",
+        "Fine-tuned minus baseline. t, p, d: pooled two-sample t-test (the paper's; of weighted means with unequal variances). "
+        "Paired: within prompts, which all models share.",
+        f"{estimand_note(data, 'the pairs')} Paired t, its interval and Wilcoxon's p count what is drawn as independent "
+        f"({span(data['n_clusters'])} of them); where every pair has the same difference they are undefined, "
+        "and the direction says which.",
         f"Pooled, Paired: gain or decline that is significant at 0.05 after Bonferroni; {comparison['family'].iloc[0]} "
         f"(paired: {comparison['paired_p_family'].iloc[0]}). Holm and Benjamini-Hochberg are in the CSV.",
         "‡ Self-BLEU compares the speeches of a set with each other, so its values are not independent and a t-test's p is too "
-        "small: this p and interval are from permuting the types (self_bleu_permutation.csv); Wilcoxon's p is left out.",
+        "small: this p and interval are from permuting the types, of prompts as drawn (self_bleu_permutation.csv); Wilcoxon's p is "
+        "left out.",
         SELF_BLEU_NOTE,
     )
     return Table("table13", "Fine-tuned against baseline: all tests", data, display, notes, inputs)

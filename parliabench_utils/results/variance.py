@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
+from parliabench_utils.metrics.table import is_rounding, settled
 from parliabench_utils.results.difficulty import speech_difficulty
 
 # (quantity, column, grouping column, is it the control?)
@@ -27,7 +28,10 @@ ANALYSES = (
 
 @dataclass(frozen=True)
 class Anova:
-    """F test and Kruskal-Wallis over groups of at least two values; NaN where fewer than two groups have them."""
+    """F test and Kruskal-Wallis over groups of at least two values; NaN where fewer than two groups have them.
+
+    Without any spread all are NaN; without spread within the groups F and p are.
+    """
 
     n: int
     groups: int
@@ -45,6 +49,7 @@ def anova(values: pd.Series, groups: pd.Series) -> Anova:
     from scipy import stats
 
     kept = values.notna() & groups.notna()
+    values = pd.Series(settled(values.to_numpy(float)), index=values.index)
     samples = [part.to_numpy(float) for _, part in values[kept].groupby(groups[kept]) if len(part) > 1]
     n = sum(map(len, samples))
     between, within = max(len(samples) - 1, 0), n - len(samples)
@@ -53,15 +58,18 @@ def anova(values: pd.Series, groups: pd.Series) -> Anova:
         return Anova(n, len(samples), nan, between, within, nan, nan, nan, nan)
     everything = np.concatenate(samples)
     ss_between = sum(len(s) * (s.mean() - everything.mean()) ** 2 for s in samples)
-    test, rank = stats.f_oneway(*samples), stats.kruskal(*samples)
+    rank = stats.kruskal(*samples)
+    f = p = float("nan")
+    if not all(is_rounding(np.ptp(sample), np.abs(everything).max()) for sample in samples):
+        f, p = map(float, stats.f_oneway(*samples))
     eta2 = ss_between / ((everything - everything.mean()) ** 2).sum()
     return Anova(
         n,
         len(samples),
-        float(test.statistic),
+        f,
         between,
         within,
-        float(test.pvalue),
+        p,
         float(eta2),
         float(rank.statistic),
         float(rank.pvalue),

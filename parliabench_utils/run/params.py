@@ -215,6 +215,7 @@ class Statistics(Common):
     correction: Literal["bonferroni", "holm", "bh"] = "bonferroni"
     bootstrap_draws: int = Field(2000, ge=100)
     bootstrap_cluster: Literal["prompt_id", "context_id", "sitting_id", "speaker_id"] = "prompt_id"
+    estimand: Literal["prompts", "corpus", "parties"] = "prompts"
     normalisation: Literal["run", "fixed"] = "run"
     chance_draws: int = Field(200, ge=1)
 

@@ -140,6 +140,13 @@ def test_prompts_follow_the_rules():
     shares = test["Party"].value_counts(normalize=True)
     weighted = frame.groupby("Party")["weight"].sum() / 20
     assert np.allclose(weighted.sort_index(), shares.sort_index(), atol=1e-4)
+    of_test = test.assign(kind=np.where(test["Prompts"].str.len() > 0, "question", "generic"))
+    cells = [part.groupby(["Party", "House", "kind"])["Party"].size() for part in (frame, of_test)]
+    size = (
+        cells[1].reindex(cells[0].index, fill_value=0).clip(lower=cells[0])
+    )  # a cell stands at least for its own prompts
+    wanted = size / size.groupby("Party").transform("sum") * shares.reindex(size.index, level="Party") * 20
+    assert np.allclose(frame.groupby(["Party", "House", "kind"])["weight"].sum(), wanted, atol=1e-4)
     assert drawn(question_share=0.25, min_per_party=3)[2] == prompts
     assert drawn(seed=7)[2] != drawn(seed=42)[2]
 

@@ -6,7 +6,8 @@ import pytest
 from scipy import stats
 
 from parliabench_utils.metrics.table import METRIC_BY_NAME
-from parliabench_utils.results.compare import bootstrap_means, cliffs_delta, compare, t_test_from_summary, verdict
+from parliabench_utils.results.cells import cluster_t_test
+from parliabench_utils.results.compare import cliffs_delta, compare, signed_rank_p, t_test_from_summary, verdict
 
 GRUEN, PPL = METRIC_BY_NAME["GRUEN"], METRIC_BY_NAME["PPL"]
 
@@ -76,20 +77,159 @@ def test_corrections_are_ordered(sides):
     assert table["family"].iloc[0].startswith("2 tests")
 
 
-def test_bootstrap_repeats_with_its_seed_and_covers(sides):
-    gaps = (sides[1] - sides[0])[:, None]
-    first, again = (bootstrap_means(gaps, np.arange(40), 500, 1) for _ in range(2))
-    assert (first == again).all()
-    half = 1.96 * gaps.std() / np.sqrt(40)
-    assert first[:, 0] == pytest.approx([gaps.mean() - half, gaps.mean() + half], abs=0.01)
+def test_a_cluster_for_each_prompt_is_the_paired_test(sides):
+    data = frame(*sides).assign(speaker_id=lambda f: "s" + f["prompt_id"])
+    own, plain = (compare(data, [GRUEN], draws=50, cluster=c).iloc[0] for c in ("speaker_id", "prompt_id"))
+    names = ["paired_t", "paired_df", "paired_p", "wilcoxon_p", "ci_low", "ci_high"]
+    assert own[names].tolist() == plain[names].tolist() and plain["paired_df"] == pytest.approx(39)
+    low, high = stats.ttest_rel(sides[1], sides[0]).confidence_interval()
+    assert (plain["ci_low"], plain["ci_high"]) == pytest.approx((low, high))
 
 
-def test_clusters_widen_the_interval():
-    rng = np.random.default_rng(0)
-    clusters = np.repeat(np.arange(10), 20)
-    values = (rng.normal(0, 1, 10)[clusters] + rng.normal(0, 0.1, 200))[:, None]
-    wide, narrow = bootstrap_means(values, clusters, 500, 1), bootstrap_means(values, np.arange(200), 500, 1)
-    assert np.ptp(wide) > 2 * np.ptp(narrow)
+def test_paired_p_and_wilcoxon_follow_the_clusters():
+    """Eight speakers with five prompts each: what one speaker's prompts share is seen eight times, not forty."""
+    rng = np.random.default_rng(5)
+    base, shared = rng.normal(0.5, 0.1, 40), np.repeat(rng.normal(0.03, 0.05, 8), 5)
+    data = frame(base, base + shared + rng.normal(0, 0.01, 40))
+    data["speaker_id"] = "s" + (data["prompt_id"].str[1:].astype(int) // 5).astype(str)
+    prompts, speakers = (compare(data, [GRUEN], cluster=c).iloc[0] for c in ("prompt_id", "speaker_id"))
+    wide = data.pivot(index=["speaker_id", "prompt_id"], columns="type", values="GRUEN")
+    means = (wide["fine-tuned"] - wide["baseline"]).groupby("speaker_id").mean()
+    assert speakers["paired_t"] == pytest.approx(stats.ttest_1samp(means, 0).statistic)
+    assert (speakers["n_clusters"], speakers["paired_df"]) == (8, pytest.approx(7))
+    assert all(speakers[name] > 2 * prompts[name] for name in ("paired_p", "wilcoxon_p"))
+
+
+SIZES = {"equal": np.full(20, 5), "unequal": np.r_[np.full(12, 1), 3, 4, 5, 6, 8, 10, 12, 15]}
+
+
+def rejections(clusters: np.ndarray, weights: np.ndarray, correlation: float, runs: int, seed: int = 0) -> float:
+    """Share of null samples whose 95 % interval misses 0."""
+    rng, n = np.random.default_rng(seed), clusters.max() + 1
+    shared, own = rng.normal(size=(runs, n))[:, clusters], rng.normal(size=(runs, clusters.size))
+    values = np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * own
+    tests = [cluster_t_test(row, clusters, weights) for row in values]
+    assert all((test.p < 0.05) == (not test.low <= 0 <= test.high) for test in tests)
+    return float(np.mean([test.p < 0.05 for test in tests]))
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_intervals_of_twenty_clusters_cover(sizes, correlation):
+    clusters = np.repeat(np.arange(20), SIZES[sizes])
+    assert 0.03 <= rejections(clusters, np.ones(clusters.size), correlation, 1000) <= 0.08
+
+
+LIFTED = np.r_[np.full(9, 1.9), np.full(9, 0.1)]  # the case prompt_weights: nine prompts of a party that was lifted
+
+
+@pytest.mark.parametrize("weights", [LIFTED, np.random.default_rng(1).gamma(2, size=60), np.repeat([1, 0.2], [40, 20])])
+def test_weighted_tests_find_nothing_in_nothing(weights):
+    assert 0.03 <= rejections(np.arange(weights.size), weights, 0.0, 1000) <= 0.08
+
+
+@pytest.mark.parametrize("noisy", ["heavy", "light"])
+def test_weighted_tests_stand_unequal_variances(noisy):
+    rng, weights = np.random.default_rng(2), np.repeat([1.6, 0.4], 20)
+    spread = weights if noisy == "heavy" else 1 / weights
+    tests = [cluster_t_test(rng.normal(size=40) * spread, np.arange(40), weights).p < 0.05 for _ in range(1000)]
+    assert 0.03 <= np.mean(tests) <= 0.08
+
+
+def test_signed_ranks_by_cluster_find_nothing_in_nothing():
+    rng, clusters = np.random.default_rng(4), np.repeat(np.arange(20), SIZES["unequal"])
+    values = rng.normal(size=(400, 20))[:, clusters] + rng.normal(size=(400, clusters.size))
+    found = [signed_rank_p(row, clusters, np.ones(clusters.size), 400, 1) < 0.05 for row in values]
+    assert 0.03 <= np.mean(found) <= 0.08
+
+
+CONTEXT = pd.DataFrame(
+    {"Party": ["Con"] * 6 + ["Lab"] * 4 + ["Green"] * 8, "House": (["Commons", "Lords"] * 9), "kind": "generic"}
+).assign(prompt_id=[f"p{i}" for i in range(18)], weight=[1.8] * 6 + [1.2] * 4 + [0.3] * 8)  # fmt: skip
+
+
+def weighted_frame(seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return frame(rng.normal(size=18), rng.normal(size=18)).drop(columns="context_id").merge(CONTEXT, on="prompt_id")
+
+
+def test_the_corpus_is_numpys_weighted_average():
+    data = weighted_frame()
+    row = compare(data, [GRUEN], draws=50, estimand="corpus").iloc[0]
+    wide = data.pivot(index="prompt_id", columns="type", values="GRUEN").loc[CONTEXT["prompt_id"]]
+    base, tuned, weights = wide["baseline"], wide["fine-tuned"], CONTEXT["weight"].to_numpy()
+    assert row["paired_difference"] == pytest.approx(np.average(tuned - base, weights=weights), abs=1e-9)
+    assert row["mean_baseline"] == pytest.approx(np.average(base, weights=weights))
+    assert row["difference"] == pytest.approx(row["paired_difference"], abs=1e-9)
+    assert row["n_effective"] == pytest.approx(weights.sum() ** 2 / (weights**2).sum()) and row["n_pairs"] == 18
+    assert row["ci_low"] < row["paired_difference"] < row["ci_high"]
+    kept = compare(data.drop(columns=["Party", "House", "kind"]), [GRUEN], draws=50, estimand="corpus").iloc[0]
+    assert kept["paired_difference"] == pytest.approx(row["paired_difference"])
+
+
+def test_parties_count_the_same():
+    data = weighted_frame()
+    row = compare(data, [GRUEN], draws=50, estimand="parties").iloc[0]
+    wide = data.pivot(index=["Party", "prompt_id"], columns="type", values="GRUEN")
+    gaps = (wide["fine-tuned"] - wide["baseline"]).groupby("Party").mean()
+    assert row["paired_difference"] == pytest.approx(gaps.mean(), abs=1e-9)
+    assert row["mean_fine_tuned"] == pytest.approx(wide["fine-tuned"].groupby("Party").mean().mean())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimand", ["prompts", "corpus", "parties"])
+def test_no_estimand_finds_something_in_nothing(estimand):
+    """Both tests, paired and unpaired, of frames in which nothing differs."""
+    tables = [compare(weighted_frame(seed), [GRUEN], draws=9, estimand=estimand) for seed in range(400)]
+    found = pd.concat(tables)[["p", "paired_p"]] < 0.05
+    assert found.mean().between(0.03, 0.08).all()
+
+
+def test_what_an_estimand_lacks_is_named(sides):
+    for estimand, word in (("corpus", "weight"), ("parties", "Party"), ("people", "expected one of")):
+        with pytest.raises(ValueError, match=word):
+            compare(frame(*sides), [GRUEN], draws=9, estimand=estimand)
+    with pytest.raises(ValueError, match="p0"):
+        compare(frame(*sides).assign(weight=0.0), [GRUEN], draws=9, estimand="corpus")
+
+
+@pytest.mark.parametrize("shift", [0.1, 1.0, 0.3, 1e-3, 1e4, -0.1])
+def test_a_constant_shift_has_one_rule(sides, shift):
+    row = compare(frame(sides[0], sides[0] + shift), [GRUEN], draws=50).iloc[0]
+    undefined = ["paired_t", "paired_p", "paired_d", "wilcoxon_p", "ci_low", "ci_high", "paired_p_bonferroni"]
+    assert row[undefined].isna().all() and row["paired_difference"] == pytest.approx(shift, rel=1e-6)
+    assert row["paired_direction"] == ("better" if shift > 0 else "worse")
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("values", [(0.04, 0.04), (0.3, 0.1 + 0.2), (0.7, 0.8)])
+def test_constants_have_no_test(values, scale):
+    base, tuned = (np.full(n, value * scale) for value, n in zip(values, (10, 30), strict=True))
+    row = compare(frame(base, tuned), [GRUEN], draws=50).iloc[0]
+    assert row[["t", "p", "cohens_d", "paired_t", "paired_p", "paired_d", "wilcoxon_p"]].isna().all()
+    apart = values == (0.7, 0.8)
+    assert {row["direction"], row["paired_direction"]} == {"better" if apart else "no change"}
+    assert row["cliffs_delta"] == (1 if apart else 0)
+
+
+def test_a_small_spread_is_a_spread(sides):
+    base, tuned = (0.5 + 1e-6 * side for side in sides)
+    row, wide = (compare(frame(*pair), [GRUEN], draws=50).iloc[0] for pair in ((base, tuned), sides))
+    assert row["paired_t"] == pytest.approx(wide["paired_t"], rel=1e-3) and row["t"] == pytest.approx(
+        wide["t"], rel=1e-3
+    )
+
+
+def test_the_family_is_what_was_planned(sides):
+    """An undefined test, and a model without a speech, stay in the count."""
+    data = frame(*sides).assign(PPL=5.0)
+    alone, planned = compare(data, [GRUEN], draws=9), compare(data, [GRUEN, PPL], draws=9, models=["m", "silent"])
+    for p in ("p", "paired_p"):
+        assert planned[f"{p}_bonferroni"].iloc[0] == pytest.approx(min(1, 4 * alone[p].iloc[0]))
+        assert planned[f"{p}_bh"].iloc[0] == pytest.approx(min(1, 4 * alone[p].iloc[0]))
+        assert planned[f"{p}_holm"].notna().sum() == 1
+    assert planned["family"].unique() == ["4 tests planned: 2 models x 2 metrics, 1 of them defined"]
+    assert planned["n_baseline"].tolist() == [40, 40, 0, 0]
 
 
 def test_a_prompt_without_a_speaker_is_a_cluster_of_its_own(sides):

@@ -1,0 +1,116 @@
+"""Whose mean a mean is: weights by estimand, also after rows drop out; and a spread that is only rounding."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parliabench_utils.metrics.alignment_measures import anova as stratified_anova
+from parliabench_utils.metrics.table import METRIC_BY_NAME, is_rounding, settled
+from parliabench_utils.results.agreement import human_preference
+from parliabench_utils.results.cells import cell_means, compared_rows, estimand_weights, normalise, summary
+from parliabench_utils.results.figures import category_changes
+from parliabench_utils.results.selection import worst_case
+from parliabench_utils.results.variance import anova
+
+GRUEN = METRIC_BY_NAME["GRUEN"]
+
+
+def prompts() -> pd.DataFrame:
+    """Con (weight 1.5): two of the Commons and two Lords; Green, lifted (0.5): three of the Commons and one Lord."""
+    return pd.DataFrame(
+        {"prompt_id": [f"p{i}" for i in range(8)], "Party": ["Con"] * 4 + ["Green"] * 4, "kind": "generic"}
+    ).assign(
+        House=["Commons", "Commons", "Lords", "Lords", "Commons", "Commons", "Commons", "Lords"],
+        weight=[2.0, 2.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5],
+        GRUEN=np.arange(8.0),
+    )  # fmt: skip
+
+
+def test_weights_are_numpys():
+    rows = prompts()
+    found = estimand_weights(rows, "corpus", rows)
+    assert found == pytest.approx(rows["weight"] / rows["weight"].mean())
+    n, mean, sd, effective = summary(rows["GRUEN"].to_numpy(), found)
+    assert (n, mean) == (8, pytest.approx(np.average(rows["GRUEN"], weights=rows["weight"])))
+    assert effective == pytest.approx(8.0**2 / (4 + 4 + 1 + 1 + 4 * 0.25))
+    assert summary(np.arange(5.0), np.ones(5))[1:] == pytest.approx((2.0, np.std(range(5), ddof=1), 5.0)) and sd > 0
+
+
+@pytest.mark.parametrize(
+    "lost, wanted",
+    [
+        (["p0"], [4, 1, 1, 0.5, 0.5, 0.5, 0.5]),  # the other of its House stands for both
+        (["p0", "p1"], [3, 3, 0.5, 0.5, 0.5, 0.5]),  # a House that is lost lends its weight to its party's other
+        (["p0", "p1", "p2", "p3"], [0.5, 0.5, 0.5, 0.5]),  # a party that is lost to all others
+    ],
+)
+def test_weights_after_rows_drop_out(lost, wanted):
+    rows = prompts()
+    kept = rows[~rows["prompt_id"].isin(lost)]
+    found = estimand_weights(kept, "corpus", rows)
+    assert found == pytest.approx(np.array(wanted) / np.mean(wanted))
+    compared = compared_rows(rows.assign(compared=~rows["prompt_id"].isin(lost)))
+    assert compared["weight"].to_numpy() == pytest.approx(found)
+    assert estimand_weights(compared, "corpus") == pytest.approx(found)
+
+
+def test_cells_of_each_estimand():
+    rows = prompts().assign(model="m", type="baseline", variant=0)
+    rows.loc[0, "GRUEN"] = np.nan  # this metric alone lacks a value
+    wanted = {"prompts": 28 / 7, "parties": (np.mean([1, 2, 3]) + np.mean([4, 5, 6, 7])) / 2}
+    wanted["corpus"] = np.average(np.arange(1.0, 8), weights=[4, 1, 1, 0.5, 0.5, 0.5, 0.5])
+    for estimand, mean in wanted.items():
+        row = cell_means(rows, metrics=[GRUEN], estimand=estimand).iloc[0]
+        assert row["mean"] == pytest.approx(mean) and row["n"] == 7 and row["estimand"] == estimand
+    by_party = cell_means(rows, ["Party"], [GRUEN], "corpus").set_index("Party")
+    assert by_party.loc["Con", "mean"] == pytest.approx(np.average([1, 2, 3], weights=[4, 1, 1]))
+    assert by_party.loc["Green", "n_effective"] == pytest.approx(4)
+
+
+def pairs(base, tuned, column: str = "GRUEN") -> pd.DataFrame:
+    parts = [prompts().drop(columns="GRUEN").assign(model=m, type=t, variant=0, **{column: values})
+             for m, t, values in (("m", "baseline", base), ("m", "fine-tuned", tuned), ("human", "human", base))]  # fmt: skip
+    return pd.concat(parts, ignore_index=True)
+
+
+def complete(frame: pd.DataFrame) -> pd.DataFrame:
+    from parliabench_utils.metrics.table import METRICS
+
+    return frame.assign(**{m.column: 0.5 for m in METRICS if m.column not in frame})
+
+
+def test_category_changes_and_preference_take_the_estimand():
+    rng = np.random.default_rng(0)
+    base, tuned = rng.random(8), rng.random(8)
+    data = complete(pairs(base, tuned))
+    for estimand, weights in (("prompts", np.ones(8)), ("corpus", prompts()["weight"].to_numpy())):
+        changes = category_changes(data, "fixed", estimand=estimand).set_index("category")
+        of_three = np.average(tuned - base, weights=weights) / 3  # GRUEN and two constants of its category; and J_Rel
+        assert changes.loc["Semantic Coherence", "change"] == pytest.approx(of_three * 3 / 4)
+        assert np.isnan(changes.loc["Political Authenticity", "low"])  # nothing changes there
+        found = human_preference(data[data["type"] != "baseline"], [GRUEN], estimand).iloc[0]
+        assert found["preference"] == pytest.approx(np.average(base > tuned, weights=weights))
+
+
+def test_rounding_is_no_spread_anywhere():
+    third = np.full(8, 0.1 + 0.2)
+    third[::2] = 0.3  # equal but for rounding
+    data = complete(pairs(third, third[::-1].copy()))
+    assert normalise(data)["GRUEN"].isna().all()
+    assert not worst_case(data, [GRUEN])["sign_certain"].any()
+    assert human_preference(data[data["type"] != "baseline"], [GRUEN])["preference"].tolist() == [0.5]
+    groups = pd.Series(list("aaaabbbb"))
+    assert np.isnan(anova(pd.Series(third), groups).F) and np.isnan(anova(pd.Series(third), groups).H)
+    apart = anova(pd.Series(third + np.repeat([0, 1.0], 4)), groups)
+    assert np.isnan([apart.F, apart.p]).all() and apart.eta2 == pytest.approx(1) and apart.H > 0
+    assert np.isnan(stratified_anova(third, groups.to_numpy())).all()
+    f, eta2 = stratified_anova(third + np.repeat([0, 1.0], 4), groups.to_numpy())
+    assert np.isnan(f) and eta2 == pytest.approx(1)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_rounding_is_relative(scale):
+    assert is_rounding(1e-16 * scale, scale) and not is_rounding(1e-6 * scale, scale) and is_rounding(np.nan, scale)
+    low, high = settled(np.array([0.3, 0.1 + 0.2]) * scale)
+    assert low == high and settled(np.array([0.0, 0.0])).tolist() == [0, 0]
+    assert np.isnan(settled(np.array([np.nan, scale]))[0])
