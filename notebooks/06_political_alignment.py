@@ -35,7 +35,7 @@ type = ""  # one type only (the runner's --type); empty: all
 shard = -1  # not used: a job scores all shards of its model and type
 encoder = "all-MiniLM-L6-v2"  # as in 02, which made the centroids. The paper: all-mpnet-base-v2 (project page)
 long_text = "chunk"  # long speeches: "chunk" and average, or "cut" as sentence-transformers does
-leave_out_human = True  # score members against centroids without their own debate and their own speeches
+leave_out = "prompt"  # centroids without the prompt's debate and speaker, for members and models alike; or "none"
 folds = 5  # of the validation's cross-validation
 shuffles = 200  # times that labels are dealt out anew, centroids and all
 bootstrap_draws = 500  # samples of members, and of prompts, for the intervals
@@ -52,8 +52,9 @@ p = run.params
 #
 # An encoder turns each speech into a unit vector. A party's centroid is the direction of the mean of its *training*
 # speeches; the same for the orientations on the scale. 02 kept sums for each party, debate, speaker and topic, so that
-# we can take a member's own speeches out of the centroid that he is scored against, exactly and without embedding
-# anything again.
+# we can take the debate and the speaker of a prompt out of the centroids that its speeches are scored against, exactly
+# and without embedding anything again. Members and models meet the same centroids: if the member's own words stayed in
+# for the models alone, the two rows would not compare.
 
 # %%
 import pandas as pd
@@ -85,7 +86,8 @@ pd.DataFrame(directions @ directions.T, index=list(parties), columns=list(partie
 # `similarity` is the cosine to the *nearest* orientation (Eq. 1), `distance` how far that is from the expected one on
 # the scale from -6 to 6, `PSA` their product as in Eq. 2; it is undefined for those without a place on the scale
 # (Bishops, Crossbenchers, independents). `Party Align` is the cosine to the party's own centroid (Eq. 3), `Party Align
-# deranged` the cosine to the next party's in the alphabet: a control.
+# deranged` the cosine to the next party's in the alphabet: a control. A party of which leaving out has left nobody gives
+# no value, to its member and to the models alike.
 
 # %%
 from parliabench_utils.metrics.alignment import COLUMNS, align
@@ -94,10 +96,7 @@ from parliabench_utils.metrics.speeches import by_job, extremes, per_job, read_s
 pd.set_option("display.max_colwidth", 400)  # speeches are to be read
 speeches = read_speeches(run)
 vectors = sentences.encode(speeches["generated_speech"].tolist())
-leave_out = (speeches["model"] == "human") & p.leave_out_human
-speeches[COLUMNS] = per_job(
-    speeches, lambda job: align(job, vectors[job.index], store, leave_out=bool(leave_out[job.index[0]]))
-)
+speeches[COLUMNS] = per_job(speeches, lambda job: align(job, vectors[job.index], store, p.leave_out))
 speeches["nearest is own"] = (speeches["margin"] > 0).astype(float).where(speeches["margin"].notna())
 shown = ["similarity", "distance", "PSA", "Party Align", "Party Align deranged", "margin", "nearest is own"]
 by_job(speeches, [*shown, "Party Align residual"])
@@ -122,7 +121,7 @@ speeches[["PSA", "Party Align", "margin", "Party Align residual", "n_words"]].co
 # %% [markdown]
 # ## The map
 #
-# Centroids and speeches in the two directions in which the centroids differ most. What matters is whether the
+# Centroids of all training speeches, and speeches, in the two directions in which the centroids differ most. What matters is whether the
 # speeches of a party lie around its centroid, or all in one cloud.
 
 # %%
@@ -262,8 +261,7 @@ from parliabench_utils.metrics.alignment import EQUATIONS, signature
 from parliabench_utils.metrics.speeches import write_scores
 from parliabench_utils.run.artefacts import write_csv
 
-left_out = "own debate and speaker (human)" if p.leave_out_human else "none"
-signatures = {name: signature(sentences.signature, left_out, name) for name in EQUATIONS}
+signatures = {name: signature(sentences.signature, p.leave_out, name) for name in EQUATIONS}
 write_scores(run, speeches, COLUMNS, signatures)
 if run.writes_summary:
     write_csv(run.stage_folder() / "summary/validation.csv", pd.concat([validation, guesses]))
