@@ -185,7 +185,7 @@ class Alignment(Job):
     long_text: Literal["chunk", "cut"] = "chunk"
     leave_out: Literal["prompt", "none"] = "prompt"
     folds: int = Field(5, ge=2)
-    shuffles: int = Field(200, ge=1)
+    shuffles: int = Field(79, ge=1)
     bootstrap_draws: int = Field(500, ge=100)
     validation_speeches: int = Field(1000, ge=1)
 
