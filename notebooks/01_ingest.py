@@ -71,8 +71,9 @@ from parliabench_utils.corpus import read_corpus
 
 pd.set_option("display.max_colwidth", 200)
 speeches = read_corpus(folder, workers=p.workers, on_error=p.on_error)
-dropped, unlisted, not_listed = (speeches.attrs.pop(key) for key in ("dropped", "unlisted", "not_listed"))
-set_aside = [row["text"] for row in dropped if row["rule"] == "unreadable file"]
+told = ("dropped", "unlisted", "not_listed", "moved")
+dropped, unlisted, not_listed, moved = (speeches.attrs.pop(key) for key in told)
+set_aside = [row["text"] for row in dropped if row["rule"] in ("unreadable file", "annotated file")]
 empty = len(dropped) - len(set_aside)
 print(
     f"{len(speeches):,} utterances, {speeches['sitting_id'].nunique():,} sittings, {speeches['n_words'].sum():,} words"
@@ -80,19 +81,33 @@ print(
 speeches.groupby(["house", "kind"], dropna=False).agg(utterances=("speech_id", "size"), words=("n_words", "sum"))
 
 # %% [markdown]
-# Nothing may be lost on the way. An utterance begins with `<u ` and with nothing else, so counting bytes is enough to check it:
+# Nothing may be lost on the way. An utterance begins with the tag `<u>` and with nothing else, so counting tags in the files' bytes
+# is enough to check it:
 
 # %%
-in_files = sum(path.read_bytes().count(b"<u ") for path in source.files)
+from parliabench_utils.corpus.overview import count_utterances
+
+in_files = count_utterances(source.files)
 print(f"{in_files:,} <u> elements in {len(source.files):,} files; {len(speeches):,} rows, {empty} empty ones dropped")
 print(f"{len(set_aside)} file{'s' * (len(set_aside) != 1)} set aside", *set_aside, sep="\n  ")
 print(f"{len(unlisted)} utterances by nobody whom the corpus lists", *unlisted[:5], sep="\n  ")
 print(f"{len(not_listed)} day files that the root does not list, not read", *not_listed[:5], sep="\n  ")
+print(f"{len(moved)} files that lie elsewhere than the root says, found by their names", *moved[:5], sep="\n  ")
 
 # %% [markdown]
 # A file that cannot be read stops this notebook with its name and line; with `on_error="quarantine"` it is set aside and named
 # here, in `dropped.csv` and in the manifest, and the rest goes on without it.
 #
+# Characters can be lost before us: where somebody could not read a byte, U+FFFD (�) stands in its place, and no rule brings back what
+# was there. Such utterances stay as they are; here they are counted and named.
+
+# %%
+from parliabench_utils.corpus.cleaning import with_lost_characters
+
+lost = with_lost_characters(speeches)
+print(f"{'WARNING: ' if lost else ''}{len(lost)} utterances with a lost character (U+FFFD)", *lost[:20])
+
+# %% [markdown]
 # `kind` tells speeches from the questions that they answer and from pure procedure; the rules come below. One row in full:
 
 # %%
@@ -103,8 +118,8 @@ speeches[speeches["kind"] == "speech"].head(1).T
 #
 # Members change party, parties split, old spells are left open when new ones start. The rule is short: of the spells in a party or
 # parliamentary group that hold on the day, both ends included, the one that started last wins; of several that started on the same
-# day, the one listed last. Where none holds the party is empty: a party of another time is never borrowed. The most travelled
-# speaker of this corpus:
+# day, the one listed last. Whoever heads a group belongs to it, and beside a parliamentary group a party outside it does not count.
+# Where none holds the party is empty: a party of another time is never borrowed. The most travelled speaker of this corpus:
 
 # %%
 from parliabench_utils.corpus.overview import most_travelled, spells
@@ -130,11 +145,12 @@ by_rule = speeches.groupby(["affiliation_rule", "n_candidate_parties"]).agg(utte
 by_rule.assign(share=(by_rule["utterances"] / len(speeches)).round(4))
 
 # %% [markdown]
-# `no speaker` and `unknown speaker` are utterances without a name, or with one that is not in the list; `none` is a speaker without
-# a party on that day. They stay in this table with an empty party, and notebook 02 drops them by name.
+# `no speaker` and `unknown speaker` are utterances without a name, or with one that is not in the list; `several speakers` is what
+# more than one person said at once, which is no party's; `none` is a speaker without a party on that day. They stay in this table
+# with an empty party, and notebook 02 drops them by name.
 #
 # The orientation of a party comes from the corpus's own list of organisations. Releases before 4.0 state none; for those the UK's
-# values of release 4.0 are used, and this line says which it was:
+# values of release 4.0 are used, and this line says which it was. Where a parliamentary group states none, the party behind it does.
 
 # %%
 print(
@@ -223,8 +239,8 @@ out = run.stage_folder()
 removals = pd.concat([pd.DataFrame(dropped, columns=noise.columns), noise], ignore_index=True)
 write_parquet(out / "speeches.parquet", clean)
 write_csv(out / "dropped.csv", removals)
-lost = int((clean["kind"] == "procedural").sum() - (speeches["kind"] == "procedural").sum())
-print(f"{len(clean):,} rows written, {lost} speeches were noise alone, {len(set_aside)} files set aside")
+noise_alone = int((clean["kind"] == "procedural").sum() - (speeches["kind"] == "procedural").sum())
+print(f"{len(clean):,} rows written, {noise_alone} speeches were noise alone, {len(set_aside)} files set aside")
 print(f"words: {speeches['n_words'].sum():,} read, {clean['n_words'].sum():,} kept")
 
 # %% [markdown]
@@ -239,6 +255,8 @@ run.note("dropped", removals["rule"].value_counts().to_dict())
 run.note("files_set_aside", set_aside)
 run.note("unlisted_speakers", len(unlisted))
 run.note("files_not_listed", not_listed)
+run.note("files_moved", moved)
+run.note("utterances_with_lost_characters", lost)
 run.note("kinds", clean["kind"].value_counts().to_dict())
 run.note("affiliation_rules", clean["affiliation_rule"].value_counts().to_dict())
 run.note("corpus", {key: speeches.attrs[key] for key in ("corpus_id", "orientation_source", "n_files")})

@@ -62,17 +62,23 @@ p = run.params
 #
 # Questions stay only as prompts of their answers; procedure, speakers without a party and presiding officers go; so do the sections
 # that plan the House's own business, and speeches too short or too long. The threshold on affiliations comes last. Texts are
-# mended on the way: broken Unicode, and all quotation marks made plain.
+# mended on the way: broken Unicode, and all quotation marks made plain. Some parliaments print no headings: a sitting without any is
+# one debate, whose section is its day.
 
 # %%
 import pandas as pd
 
-from parliabench_utils.corpus.dataset import KeepRules, keep_speeches
+from parliabench_utils.corpus.cleaning import with_lost_characters
+from parliabench_utils.corpus.dataset import KeepRules, keep_speeches, without_headings
 
 speeches = pd.read_parquet(run.stage_folder("01_ingest") / "speeches.parquet")
 rules = KeepRules(p.min_speeches, p.min_words, p.max_words, p.excluded_sections)
 kept, dropped = keep_speeches(speeches, rules)
 print(f"{len(speeches):,} utterances = {len(kept):,} kept + {len(dropped):,} dropped")
+headless = speeches.loc[without_headings(speeches), "sitting_id"].nunique()
+print(f"{headless} of {speeches['sitting_id'].nunique()} sittings have no heading")
+lost = with_lost_characters(kept)
+print(f"{len(lost)} speeches kept with a lost character (U+FFFD)", *lost[:20])
 dropped["rule"].value_counts().to_frame("utterances")
 
 # %% [markdown]
@@ -277,6 +283,8 @@ write_jsonl(run.stage_folder("04_generate") / "human" / "human" / "shard-0.jsonl
 facts = {"training speeches": len(train), "test speeches": len(test), "words": int(kept["n_words"].sum())}
 facts |= {
     "texts that occur more than once": len(repeated),
+    "speeches with a lost character (U+FFFD)": len(lost),
+    "sittings without a heading": headless,
     "prompts": len(prompts),
     "question prompts": report["questions"],
 }

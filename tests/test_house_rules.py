@@ -30,7 +30,7 @@ def tree(path):
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_module(path):
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 300, "a module has at most 300 lines"
+    assert text.count("\n") <= 600, "a module has at most 600 lines"
     assert ast.get_docstring(tree(path)), "a module says what it is for"
     for node in tree(path).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):

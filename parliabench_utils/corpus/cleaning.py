@@ -174,6 +174,22 @@ def suspect_brackets(text: str) -> list[str]:
     return _SUSPECT_BRACKET.findall(text)
 
 
+LOST = (
+    "\ufffd",
+    "ï¿½",
+)  # U+FFFD stands for a character that somebody could not read; the second is its own bytes misread
+
+
+def with_lost_characters(speeches: "pd.DataFrame") -> list[str]:
+    """Return the ids of the utterances in whose words, heading or prompts a character is lost: told, and left as they are."""
+    columns = zip(speeches["speech_id"], speeches["text"], speeches["section"], speeches["prompts"], strict=True)
+    return [
+        identity
+        for identity, text, section, prompts in columns
+        if any(mark in said for mark in LOST for said in (text, *prompts, section if isinstance(section, str) else ""))
+    ]
+
+
 _DOUBLE_QUOTES = dict.fromkeys(map(ord, "“”„‟«»″"), '"')
 _SINGLE_QUOTES = dict.fromkeys(map(ord, "‘’‚‛′"), "'")
 

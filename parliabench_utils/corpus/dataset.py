@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parliabench_utils.corpus.cleaning import plain_quotes, procedural_rule
+from parliabench_utils.corpus.organisations import PRESIDING, UK_HOUSES
+from parliabench_utils.corpus.sittings import SEVERAL_SPEAKERS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _UNUSUAL = re.compile("[^\x00-\x7f—–…£€½éèêáíóöüçñ]")
-PRESIDING = ("S", "LS")  # the Speaker and the Lord Speaker belong to no party while they preside
 SPLITS = ("random", "by-debate", "by-speaker", "by-date")
 PAPER_KEYS = ("Party", "Topic", "Political Orientation", "Section", "House", "Speech", "Prompts")
 
@@ -43,7 +44,8 @@ def repair(text: str) -> str:
 def keep_speeches(speeches: "pd.DataFrame", rules: KeepRules) -> tuple["pd.DataFrame", "pd.DataFrame"]:
     """Return (kept, dropped): every row is in exactly one; `dropped` has `id`, `rule` and `text`.
 
-    The first rule that fits gives the reason; the threshold on parties is applied last, to what the others leave.
+    The first rule that fits gives the reason; the threshold on parties is applied last, to what the others leave. A sitting
+    none of whose debates has a heading (Greece, Latvia, Turkey) is one debate: its section is `Sitting of <date>`.
     """
     import pandas as pd
 
@@ -51,7 +53,7 @@ def keep_speeches(speeches: "pd.DataFrame", rules: KeepRules) -> tuple["pd.DataF
         raise ValueError(f"min_words {rules.min_words} must be below max_words {rules.max_words}")
     frame = speeches.assign(
         text=speeches["text"].map(repair),
-        section=speeches["section"].map(repair, na_action="ignore"),
+        section=_sections(speeches).map(repair, na_action="ignore"),
         prompts=[[repair(prompt) for prompt in prompts] for prompts in speeches["prompts"]],
     )
     frame["n_words"] = frame["text"].str.split().str.len()
@@ -62,11 +64,40 @@ def keep_speeches(speeches: "pd.DataFrame", rules: KeepRules) -> tuple["pd.DataF
     gone = reason != ""
     dropped = pd.DataFrame({"id": frame["speech_id"], "rule": reason, "text": frame["text"]})[gone]
     if gone.all():
-        counts = ", ".join(f"{rule} {n}" for rule, n in dropped["rule"].value_counts().items())
+        counts = dropped["rule"].value_counts()
+        shown = ", ".join(f"{rule} {n}" for rule, n in counts.items())
+        remedy = _remedy(counts.index[0], rules, left, frame.loc[reason == counts.index[0], "n_words"])
         raise ValueError(
-            f"no speech is left of {len(frame)} utterances ({counts}): are min_speeches and the lengths right?"
+            f"no speech is left of {len(frame)} utterances ({shown}): most fell to {counts.index[0]!r}: {remedy}"
         )
     return frame[~gone].reset_index(drop=True), dropped.reset_index(drop=True)
+
+
+def without_headings(speeches: "pd.DataFrame") -> "pd.Series":
+    """Return for each row whether no debate of its sitting has a heading."""
+    return speeches["section"].isna().groupby(speeches["sitting_id"]).transform("all")
+
+
+def _sections(speeches: "pd.DataFrame") -> "pd.Series":
+    days = "Sitting of " + speeches["date"].astype("string").str.slice(0, 10)
+    return speeches["section"].astype(object).mask(without_headings(speeches), days.astype(object))
+
+
+def _remedy(rule: str, rules: KeepRules, left: "pd.Series", n_words: "pd.Series") -> str:
+    """Return what to do when `rule` has dropped the most speeches and none is left; `n_words` are those speeches' lengths."""
+    remedies = {
+        "question": "the corpus holds questions and few answers; add the sittings in which they are answered",
+        "procedure": "the corpus holds little but conduct of business (a u/@ana of #chair is the chair's, whoever speaks)",
+        SEVERAL_SPEAKERS: "u/@who names more than one person; speeches need one speaker",
+        "affiliation unknown": "no party is listed for these speakers on these days; is the list of persons the corpus's own?",
+        "presiding officer": "the corpus holds little but what the Speaker and the Lord Speaker said",
+        "no section": "their debates have no heading (head), while others of the same sitting have one",
+        "section excluded": f"shorten excluded_sections ({', '.join(rules.excluded_sections)})",
+        "too short": f"lower min_words ({rules.min_words}; the longest of them has {n_words.max()})",
+        "too long": f"raise max_words ({rules.max_words}; the shortest of them has {n_words.min()})",
+        "party below min_speeches": f"lower min_speeches ({rules.min_speeches}; the largest party has {left.max()})",
+    }
+    return next(text for name, text in remedies.items() if rule.startswith(name))
 
 
 def drop_without_topic(kept: "pd.DataFrame", dropped: "pd.DataFrame") -> tuple["pd.DataFrame", "pd.DataFrame"]:
@@ -96,11 +127,13 @@ def _reasons(frame: "pd.DataFrame", rules: KeepRules) -> "pd.Series":
         f"procedure: {procedural_rule(text, role) or 'empty'}" if kind == "procedural" else ""
         for text, role, kind in zip(frame["text"], frame["role"], frame["kind"], strict=True)
     ]
+    several = frame.get("affiliation_rule", kind) == SEVERAL_SPEAKERS
     rows = [
         (kind == "question", "question (kept as a prompt of its answer)"),
         (kind == "procedural", pd.Series(procedure, index=frame.index)),
+        (several, SEVERAL_SPEAKERS),
         (frame["party_code"].isna(), "affiliation unknown"),
-        (frame["party_code"].isin(PRESIDING), "presiding officer"),
+        (frame["party_code"].isin(PRESIDING) & frame["house"].isin(UK_HOUSES.values()), "presiding officer"),
         (frame["section"].isna(), "no section"),
         (frame["section"].astype("string").str.casefold().isin(excluded), "section excluded"),
         (frame["n_words"] <= rules.min_words, "too short"),

@@ -16,8 +16,12 @@ from lxml import etree
 
 from parliabench_utils.corpus.safe_xml import TEI, XML_ID, CorpusError, id_of
 
-MEMBERSHIP_ROLES = frozenset({"member", "candidateMP", "president", "vicePresident", "secretary", "representative"})
-PARTY_ORG_ROLES = frozenset({"politicalParty", "parliamentaryGroup"})
+# Who heads a group belongs to it; some corpora list heads without a membership beside it.
+MEMBERSHIP_ROLES = frozenset(
+    {"member", "head", "deputyHead", "candidateMP", "president", "vicePresident", "secretary", "representative"}
+)
+PARTY, GROUP = "politicalParty", "parliamentaryGroup"
+PARTY_ORG_ROLES = frozenset({PARTY, GROUP})
 GOVERNMENT_ROLES = frozenset({"minister", "primeMinister", "deputyPrimeMinister"})
 
 
@@ -47,7 +51,7 @@ class Affiliation:
 
     @property
     def to_party(self) -> bool:
-        """Say whether this is membership of a party or parliamentary group (and not of a house or the government)."""
+        """Say whether this is membership or headship of a party or parliamentary group (and not of a house or the government)."""
         return self.role in MEMBERSHIP_ROLES and self.org_role in PARTY_ORG_ROLES and self.ref is not None
 
     @property
@@ -80,6 +84,10 @@ class Person:
         open_on_day = [item for item in self.parties if item.covers(day)]
         return (*_decide(open_on_day), any(item.covers(day) for item in self.offices))
 
+    def party_on(self, day: date) -> Affiliation | None:
+        """Return the political party of the day, whatever the group: groups often state no orientation, their parties do."""
+        return _decide([item for item in self.parties if item.org_role == PARTY and item.covers(day)])[0]
+
 
 def read_date(value: date | str | None) -> date | None:
     """Return ParlaMint's date text as a date: `YYYY` and `YYYY-MM` are their first day."""
@@ -103,8 +111,9 @@ def affiliation_at(affiliations: Sequence[Affiliation], day: date) -> Affiliatio
 def explain_affiliation(affiliations: Sequence[Affiliation], day: date) -> tuple[Affiliation | None, int, str]:
     """Return the affiliation on `day`, how many parties were candidates, and the rule that decided.
 
-    Rules: `none`, `only` (one party), `latest-from` (of several the one that started last) and `later-in-document`
-    (of those that started the same day the one listed last).
+    Rules: `none`, `only` (one party), `latest-from` (of several the one that started last), `later-in-document`
+    (of those that started the same day the one listed last), and `group`: beside a parliamentary group a party outside it
+    does not count, even if it started later (so ParlaMint's own scripts: the group if there is one, else the party).
     """
     return _decide([item for item in affiliations if item.to_party and item.covers(day)])
 
@@ -114,6 +123,14 @@ def _decide(open_on_day: Sequence[Affiliation]) -> tuple[Affiliation | None, int
         return None, 0, "none"
     if len(open_on_day) == 1:
         return open_on_day[0], 1, "only"
+    winner, n_candidates, rule = _newest(open_on_day)
+    groups = [item for item in open_on_day if item.org_role == GROUP]
+    if groups and winner.org_role != GROUP:
+        return _newest(groups)[0], n_candidates, "group"
+    return winner, n_candidates, rule
+
+
+def _newest(open_on_day: Sequence[Affiliation]) -> tuple[Affiliation, int, str]:
     latest = max(item.start or date.min for item in open_on_day)
     newest = [item for item in open_on_day if (item.start or date.min) == latest]
     n_candidates = len({item.ref for item in open_on_day})

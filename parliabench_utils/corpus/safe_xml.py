@@ -27,10 +27,16 @@ class CorpusError(ValueError):
         return type(self), (self.path, self.line, self.reason)
 
 
+class MissingFile(CorpusError):
+    """An include names a file that does not exist."""
+
+
 def read_xml(path: Path) -> etree._Element:
     """Return the root element of `path`; raises CorpusError for broken XML and for any document type declaration."""
     try:
         data = path.read_bytes()
+        if not data.strip():
+            raise CorpusError(path, None, "is empty; unpack the archive again, or fetch the file anew")
         root = _parse(data)
     except etree.XMLSyntaxError as error:
         raise CorpusError(path, error.lineno, f"{_problem(error.msg)} ({error.msg.split(', line ')[0]})") from error
@@ -69,19 +75,20 @@ def line_of(path: Path, attribute: str, value: str) -> int | None:
 
 def resolve_href(href: str, tree_file: Path, folder: Path, line: int | None = None) -> Path:
     """Return the file that an xi:include in `tree_file` names; it must exist and lie inside `folder`."""
-    if urlsplit(href).scheme or urlsplit(href).netloc:
+    parts = urlsplit(href)
+    if parts.scheme or parts.netloc:
         raise CorpusError(tree_file, line, f"include {href!r} is not a file of the corpus")
-    path = (tree_file.parent / unquote(href)).resolve()
+    path = (tree_file.parent / unquote(parts.path)).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise CorpusError(tree_file, line, f"include {href!r} leads outside the corpus folder")
     if not path.is_file():
-        raise CorpusError(tree_file, line, f"include {href!r} does not exist; unpack the whole archive")
+        raise MissingFile(tree_file, line, f"include {href!r} does not exist; unpack the whole archive")
     return path
 
 
 def id_of(reference: str | None) -> str | None:
-    """Return the id that a `#id` reference points to, None for none."""
-    return reference.strip().lstrip("#") or None if reference else None
+    """Return the id that a reference (`#id`, `persons.xml#id`) points to, None for none."""
+    return reference.strip().rpartition("#")[2] or None if reference else None
 
 
 def one_line(text: str | None) -> str:

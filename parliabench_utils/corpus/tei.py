@@ -40,7 +40,8 @@ def read_corpus(
     with its name and line, or with `on_error="quarantine"` is set aside. `DataFrame.attrs` holds `dropped` (a list of
     `{"id", "rule", "text"}`, files set aside have the rule `unreadable file`), `unlisted` (a line for each utterance of a
     speaker whom no list knows; its row is there, without a party), `not_listed` (day files that the root does not include, which
-    are not read), `corpus_id`, `title`, `edition`, `orientation_source` and `n_files`.
+    are not read), `moved` (files that were read from another place than the one that the root names), `corpus_id`, `title`,
+    `edition`, `orientation_source` and `n_files`.
     """
     if on_error not in ON_ERROR:
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(ON_ERROR)}")
@@ -66,6 +67,8 @@ def read_corpus(
         pieces += [rows] if len(kept) == len(paths) else kept
     if unlisted:
         logger.warning("%d utterances are by nobody whom the corpus lists; the first: %s", len(unlisted), unlisted[0])
+    if corpus.moved:
+        logger.warning("%d files lie elsewhere than the root says; the first: %s", len(corpus.moved), corpus.moved[0])
     if corpus.not_listed:
         logger.warning(
             "%d day files are not in the root's list and not read; the first: %s",
@@ -77,6 +80,7 @@ def read_corpus(
         "dropped": dropped,
         "unlisted": unlisted,
         "not_listed": corpus.not_listed,
+        "moved": corpus.moved,
         "corpus_id": corpus.corpus_id,
         "title": corpus.title,
         "edition": corpus.edition,

@@ -228,8 +228,10 @@ def _fault(path: Path) -> str:
 
 
 def _is_no_corpus(path: Path) -> bool:
-    """An archive, or a folder without XML in it or (as archives unpack) one below."""
-    return path.suffix != ".xml" if path.is_file() else not (any(path.glob("*.xml")) or any(path.glob("*/*.xml")))
+    """An archive, or a folder without XML in it or (as archives unpack) one or two below."""
+    if path.is_file():
+        return path.suffix.lower() != ".xml"
+    return not any(any(path.glob(f"{below}*.[xX][mM][lL]")) for below in ("", "*/", "*/*/"))
 
 
 def _remedy(stage: str, path: Path, folder: Path) -> str:

@@ -29,7 +29,9 @@ GOOD = debate(u(9, "My Lords, I agree."))
 BAD_FILES = {
     "broken XML": (debate(u(1, "Well."), "\n<u>"), r":3: not well-formed XML \(Opening and ending tag mismatch: u"),
     "cut off": (sitting_xml(debate(u(1, "Well.")))[:-30], r":2: not well-formed XML"),
-    "empty file": (b"<TEI", r":1: not well-formed XML"),
+    "half a tag": (b"<TEI", r":1: not well-formed XML"),
+    "empty file": (b"\n", r": is empty; unpack the archive again"),
+    "annotated": (debate(u(1, "\n<s><w>Well</w><pc>.</pc></s>")), r":3: is linguistically annotated .* without “.ana”"),
     "no speech": ("<TEI/>", r":1: expected a TEI element"),
     "wrong encoding": (latin_1("é"), r":2: wrong encoding; save the file as UTF-8"),
     "unknown encoding": (latin_1("e").replace(b"UTF-8", b"martian"), r":1: wrong encoding"),
@@ -177,9 +179,97 @@ def test_the_runner_names_the_file_and_line_or_sets_the_file_aside(outputs, corp
     folder = corpus_with(BAD_FILES["broken XML"][0])
     with pytest.raises(StageFailed, match=rf"CorpusError: .*{DAY}.xml:3: not well-formed XML"):
         run_notebook("01_ingest", "demo", {"corpus": str(folder)})
+    lords = sitting_xml(debate(u(9, "My Lords, the caf\ufffd is shut.")), LORDS)
+    (folder / f"{LORDS}.xml").write_text(lords, encoding="utf-8")
     run_notebook("01_ingest", "demo", {"corpus": str(folder), "on_error": "quarantine"})
     notes = read_manifest(outputs / "demo", "01_ingest")["notes"]
     assert notes["dropped"] == {"unreadable file": 1}
     assert len(notes["files_set_aside"]) == 1 and f"{DAY}.xml:3:" in notes["files_set_aside"][0]
     assert f"{DAY}.xml,unreadable file" in (outputs / "demo/01_ingest/dropped.csv").read_text()
+    assert notes["utterances_with_lost_characters"] == ["u9"]
+    assert "WARNING: 1 utterances with a lost character (U+FFFD) u9" in (
+        outputs / "demo/notebooks/01_ingest.log"
+    ).read_text(encoding="utf-8")
     assert "1 file set aside" in (outputs / "demo/notebooks/01_ingest.log").read_text()
+
+
+def test_a_day_in_another_folder_than_the_root_says_is_found_and_told(corpus, caplog):
+    folder = corpus({DAY: debate(u(1, "One.")), LORDS: debate(u(2, "Two."))})
+    for year in ("2019", "2020"):
+        (folder / year).mkdir()
+    (folder / f"{DAY}.xml").rename(folder / f"2019/{DAY}.xml")
+    (folder / f"{LORDS}.xml").rename(folder / f"2020/{LORDS.upper()}.XML")
+    (folder / f"2020/{DAY.replace('05', '06')}.xml").write_text(sitting_xml(debate(u(3, "Three."))))
+    with caplog.at_level(logging.WARNING):
+        frame = read_corpus(folder)
+    assert frame["speech_id"].tolist() == ["u1", "u2"]
+    assert frame.attrs["moved"] == [
+        f"{DAY}.xml lies at 2019/{DAY}.xml",
+        f"{LORDS}.xml lies at 2020/{LORDS.upper()}.XML",
+    ]
+    assert frame.attrs["not_listed"] == [f"2020/{DAY.replace('05', '06')}.xml"]
+    assert "2 files lie elsewhere" in caplog.text and "not read; the first: 2020/" in caplog.text
+    (folder / f"2020/{DAY}.xml").write_text("<TEI/>")
+    with pytest.raises(
+        CorpusError, match=rf"does not exist, but 2019/{DAY}.xml, 2020/{DAY}.xml do: keep the right one"
+    ):
+        read_corpus(folder)
+
+
+@pytest.mark.parametrize("href", [f"2019%2F{DAY}.xml", f"2019\\{DAY}.xml", f"./2019/{DAY}.xml#x"])
+def test_folders_are_read_however_they_are_written(tmp_path, href):
+    (tmp_path / "2019").mkdir()
+    (tmp_path / f"2019/{DAY}.xml").write_text(sitting_xml(GOOD))
+    (tmp_path / "ParlaMint-GB.xml").write_text(root_xml([href]))
+    assert len(read_corpus(tmp_path)) == 1
+
+
+def test_days_that_lie_there_though_the_root_lists_none_are_named(tmp_path):
+    (tmp_path / "2019").mkdir()
+    (tmp_path / f"2019/{DAY}.xml").write_text(sitting_xml(GOOD))
+    (tmp_path / "ParlaMint-GB.xml").write_text(root_xml([]))
+    with pytest.raises(
+        CorpusError, match=rf"lists no sitting files, though 1 lie there \(2019/{DAY}.xml .* xi:include"
+    ):
+        read_corpus(tmp_path)
+
+
+def annotated(folder, root="ParlaMint-GB.ana.xml"):
+    (folder / f"{DAY}.ana.xml").write_text(sitting_xml(debate(u(1, "<s><w>Yes</w><pc>.</pc></s>"))))
+    (folder / root).write_text(root_xml([f"{DAY}.ana.xml"]))
+    return folder
+
+
+def test_annotated_corpora_are_named_for_what_they_are(tmp_path):
+    for target in (annotated(tmp_path), tmp_path / "ParlaMint-GB.ana.xml"):
+        with pytest.raises(CorpusError, match=r"annotated .*without “.ana”"):
+            read_corpus(target)
+    (tmp_path / f"{DAY}.xml").write_text(sitting_xml(GOOD))
+    with pytest.raises(
+        CorpusError, match=r"read the plain days that lie there too \(.*people='ParlaMint-GB.ana.xml'\)"
+    ):
+        read_corpus(tmp_path / "ParlaMint-GB.ana.xml")
+    assert len(read_corpus(tmp_path, people=tmp_path / "ParlaMint-GB.ana.xml")) == 1
+    (tmp_path / "ParlaMint-GB.ana.xml").write_text(root_xml([f"{DAY}.xml"]))
+    assert len(read_corpus(tmp_path / "ParlaMint-GB.ana.xml")) == 1
+
+
+def test_annotated_days_of_a_plain_root_are_told_and_not_read(tmp_path):
+    annotated(tmp_path, "ParlaMint-GB.xml")
+    (tmp_path / f"{LORDS}.xml").write_text(sitting_xml(GOOD, LORDS))
+    (tmp_path / "ParlaMint-GB.xml").write_text(root_xml([f"{LORDS}.xml", f"{DAY}.ana.xml"]))
+    frame = read_corpus(tmp_path)
+    assert frame["speech_id"].tolist() == ["u9"]
+    assert [(row["id"], row["rule"]) for row in frame.attrs["dropped"]] == [(f"{DAY}.ana.xml", "annotated file")]
+    (tmp_path / "ParlaMint-GB.xml").write_text(root_xml([f"{DAY}.xml"]))
+    with pytest.raises(CorpusError, match=rf"'{DAY}.xml' does not exist, only its annotated form {DAY}.ana.xml"):
+        read_corpus(tmp_path)
+
+
+def test_a_folder_with_an_archive_or_an_empty_root_says_so(tmp_path):
+    (tmp_path / "ParlaMint-GB.TGZ").write_bytes(b"")
+    with pytest.raises(CorpusError, match=r"holds no XML files, but the archive ParlaMint-GB.TGZ: unpack it"):
+        read_corpus(tmp_path)
+    (tmp_path / "ParlaMint-GB.xml").write_bytes(b"")
+    with pytest.raises(CorpusError, match=r"ParlaMint-GB.xml is empty; unpack the archive again"):
+        read_corpus(tmp_path)

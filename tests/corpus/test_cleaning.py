@@ -1,5 +1,6 @@
 """The rules for questions, procedure and noise."""
 
+import pandas as pd
 import pytest
 
 from parliabench_utils.corpus import cleaning
@@ -116,3 +117,17 @@ def test_notes_that_hold_a_question(note):
 )
 def test_each_question_rule_has_a_name(text, house, rule):
     assert cleaning.question_rule(text, house) == rule
+
+
+def test_lost_characters_are_found_in_words_headings_and_prompts():
+    rows = [
+        ("a", "All is well.", "Roads", []),
+        ("b", "The caf\ufffd is shut.", "Roads", []),
+        ("c", "Yes.", "Caf\ufffds", []),
+    ]
+    rows += [
+        ("d", "Yes.", None, ["Whether the caf\ufffd is shut."]),
+        ("e", "The cafÃ¯Â¿Â½ is shut.".encode("cp1252").decode(), None, []),
+    ]
+    frame = pd.DataFrame(rows, columns=["speech_id", "text", "section", "prompts"])
+    assert cleaning.with_lost_characters(frame) == ["b", "c", "d", "e"]

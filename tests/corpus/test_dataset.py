@@ -22,6 +22,7 @@ from parliabench_utils.corpus.dataset import (
     repeated_texts,
     split,
     to_records,
+    without_headings,
 )
 from parliabench_utils.corpus.leaks import closest_copies, companions, copies, leak_table, shingles
 from parliabench_utils.corpus.overview import dataset_numbers, party_table
@@ -312,6 +313,64 @@ def test_thresholds_that_leave_nothing_are_told():
         keep_speeches(speeches(60), KeepRules(min_speeches=1000))
 
 
+@pytest.mark.parametrize(
+    ("change", "rules", "hint"),
+    [
+        (
+            {},
+            KeepRules(1000, 35, 400),
+            "'party below min_speeches': lower min_speeches (1000; the largest party has 37)",
+        ),
+        ({}, KeepRules(1, 500, 900), "'too short': lower min_words (500; the longest of them has 92)"),
+        ({}, KeepRules(1, 1, 5), "'too long': raise max_words (5; the shortest of them has 44)"),
+        (
+            {"section": "Business"},
+            KeepRules(1, 1, 900, ["business"]),
+            "'section excluded': shorten excluded_sections (business)",
+        ),
+        ({"party_code": None}, KeepRules(1, 1, 900), "'affiliation unknown': no party is listed for these speakers"),
+        (
+            {"affiliation_rule": "several speakers"},
+            KeepRules(1, 1, 900),
+            "'several speakers': u/@who names more than one",
+        ),
+        ({"party_code": "S"}, KeepRules(1, 1, 900), "'presiding officer': "),
+        (
+            {"role": "chair", "kind": "procedural"},
+            KeepRules(1, 1, 900),
+            "'procedure: chair speaks': the corpus holds little but",
+        ),
+        (
+            {"kind": "question"},
+            KeepRules(1, 1, 900),
+            "'question (kept as a prompt of its answer)': the corpus holds questions",
+        ),
+    ],
+)
+def test_when_nothing_is_left_the_rule_that_dropped_most_is_named_with_its_remedy(change, rules, hint):
+    with pytest.raises(ValueError, match=re.escape(f"most fell to {hint}")):
+        keep_speeches(speeches(60).assign(**change), rules)
+
+
+def test_the_hint_is_of_the_rule_that_dropped_most_not_of_the_last():
+    frame = speeches(60).assign(section=["Business"] * 40 + ["Roads"] * 20)
+    with pytest.raises(
+        ValueError, match=r"section excluded 40, party below min_speeches 20\): most fell to 'section excl"
+    ):
+        keep_speeches(frame, KeepRules(1000, 35, 400, ["Business"]))
+
+
+def test_a_party_called_s_presides_in_the_uk_alone():
+    frame = speeches(60).assign(party_code="S")
+    assert len(keep_speeches(frame.assign(house=None), KeepRules(1, 1, 900))[0]) == 60
+
+
+def test_what_several_people_said_is_dropped_by_name():
+    rules = ["several speakers", *["only"] * 59]
+    kept, dropped = keep_speeches(speeches(60).assign(affiliation_rule=rules), KeepRules(1, 1, 900))
+    assert (len(kept), dropped["rule"].tolist()) == (59, ["several speakers"])
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 def test_the_files_load_as_the_card_says(tmp_path, monkeypatch):
     """`load_dataset("json")` of each file, and of the folder by the card's configs."""
@@ -347,6 +406,14 @@ def test_a_split_that_cannot_be_made_is_named_and_the_others_are_there():
     assert len(impossible) == 1 and "split by-date" in impossible[0]
 
 
-def test_a_corpus_without_headings_is_dropped_by_name():
-    with pytest.raises(ValueError, match="no section 60"):
-        keep_speeches(speeches(60).assign(section=float("nan")), KeepRules(min_speeches=1))
+def test_a_sitting_without_any_heading_is_one_debate():
+    frame = speeches(60)
+    frame.loc[frame["sitting_id"] == "day3", "section"] = None
+    cut = frame.index[frame["sitting_id"] == "day4"][0]
+    frame.loc[cut, "section"] = float("nan")  # others of that sitting have a heading
+    kept, dropped = keep_speeches(frame, KeepRules(1, 1, 900))
+    assert set(kept.loc[kept["sitting_id"] == "day3", "section"]) == {"Sitting of 2019-01-04"}
+    assert dropped[["id", "rule"]].to_numpy().tolist() == [[frame.loc[cut, "speech_id"], "no section"]]
+    assert set(frame.loc[without_headings(frame), "sitting_id"]) == {"day3"}
+    none = keep_speeches(frame.assign(section=float("nan")), KeepRules(1, 1, 900))[0]
+    assert len(none) == 60 and debate_of(none).nunique() == frame["sitting_id"].nunique()

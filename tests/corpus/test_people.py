@@ -86,6 +86,37 @@ def test_case_8_a_minister_without_a_reference_is_in_government_and_in_no_party(
     assert affiliation_at([office], date(2019, 6, 1)) is None
 
 
+@pytest.mark.parametrize("role", ["head", "deputyHead", "president"])
+def test_who_heads_a_group_belongs_to_it(role):
+    head = Affiliation("PG.A", role, "2019-01-01", None, "parliamentaryGroup")
+    assert at([head], "2020-01-01") == ("PG.A", 1, "only")
+    assert at([member("PG.A", "2015-01-01", org_role="parliamentaryGroup"), head], "2020-01-01") == ("PG.A", 1, "only")
+    assert (
+        at([member("PG.B", "2015-01-01", "2018-12-31", org_role="parliamentaryGroup"), head], "2020-01-01")[0] == "PG.A"
+    )
+    assert at([Affiliation("Committee", role, None, None, "committee")], "2020-01-01") == (None, 0, "none")
+    assert at([Affiliation("Parliament", role, None, None, "parliament")], "2020-01-01") == (None, 0, "none")
+
+
+def test_beside_a_group_a_party_outside_it_does_not_count_whichever_started_later():
+    group = member("PG.A", "2018-05-08", org_role="parliamentaryGroup")
+    for party in (member("A", "2010-01-01"), member("A", "2018-05-08"), Affiliation("A", "head", "2020-01-01")):
+        for spells in ([group, party], [party, group]):
+            found, n, _ = at(spells, "2021-01-01")
+            assert (found, n) == ("PG.A", 2)
+    assert at([group, member("A", "2020-01-01")], "2021-01-01")[2] == "group"
+    assert at([group, member("A", "2020-01-01")], "2017-01-01") == (None, 0, "none")
+
+
+def test_a_speakers_spell_left_open_does_not_outlast_the_party_taken_up_later(corpus):
+    again = HARD_PEOPLE.replace(
+        '<affiliation role="member" ref="#party.S" from="2009-06-22"/>',
+        '<affiliation role="member" ref="#party.S" from="2009-06-22"/><affiliation role="head" ref="#party.CON" from="2018"/>',
+    )
+    frame = read_corpus(corpus({LORDS: debate(u(1, "I disagree.", who="Twin2"))}, people=again))
+    assert frame.loc[0, ["party_code", "affiliation_rule"]].tolist() == ["CON", "latest-from"]
+
+
 def test_case_9_the_speaker_is_an_affiliation_of_its_own():
     spells = [member("LAB", "1997-05-01"), member("S", "2019-11-04", org_role="parliamentaryGroup")]
     assert at(spells, "2022-10-12")[0] == "S"

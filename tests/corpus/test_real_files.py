@@ -1,4 +1,4 @@
-"""The five real corpora: counts that were taken from the XML by other means, and a hand-checkable sample."""
+"""The real corpora: counts that were taken from the XML by other means, and a hand-checkable sample."""
 
 from xml.etree import ElementTree
 
@@ -97,5 +97,27 @@ def test_release_2_root_with_the_sample_days(shared_data):
 def test_iceland(shared_data):
     frame = read_corpus(shared_data / "parlamint-is-sample")
     assert len(frame) == 12 and frame["house"].isna().all() and frame["party"].notna().any()
-    assert (frame["kind"] == "speech").all() and frame["cap_topic"].notna().any()
+    assert ((frame["kind"] == "procedural") == (frame["role"] == "chair")).all() and frame["cap_topic"].notna().any()
     assert not frame["text"].str.contains("Forseti hringir").any()
+
+
+def test_hungary_counts_a_group_and_its_party_once_and_cuts_no_sentence(shared_data):
+    frame = read_corpus(shared_data / "parlamint-hu")
+    assert len(frame) == 650 and (frame["kind"] == "procedural").sum() == (frame["role"] == "chair").sum() == 325
+    both = frame[frame["affiliation_rule"] == "group"]
+    assert len(both) and both["party"].str.startswith("Parliamentary group").all()
+    assert not frame["text"].str.contains(r"\. [,;]").any()
+
+
+def test_portugal_states_orientations_on_the_parties_behind_its_groups(shared_data):
+    frame = read_corpus(shared_data / "parlamint-pt")
+    assert frame.attrs["orientation_source"] == "corpus"
+    assert frame["orientation"].value_counts().to_dict() == {"Centre-right": 9, "Left": 3}
+
+
+def test_greece_has_no_headings_and_is_usable(shared_data):
+    frame = read_corpus(shared_data / "parlamint-gr")
+    assert frame["section"].isna().all() and (frame["role"] == "chair").sum() == 17
+    kept, dropped = keep_speeches(frame, KeepRules(1, 1, 10_000))
+    assert len(kept) == 3 and kept["section"].str.startswith("Sitting of 20").all()
+    assert dropped["rule"].eq("procedure: chair speaks").all()

@@ -1,6 +1,8 @@
 """What read_corpus makes of TEI: text, questions, topics, house, the layouts of the releases."""
 
-from parliabench_utils.corpus import read_corpus
+import pytest
+
+from parliabench_utils.corpus import CorpusError, read_corpus
 from parliabench_utils.corpus.sittings import COLUMNS
 from tests.corpus.corpus_files import PEOPLE, TEI, XI, debate, root_xml, sitting_xml, u
 
@@ -190,3 +192,144 @@ def test_processes_do_not_change_rows_or_their_order(corpus):
     folder = corpus(days)
     one, two = read_corpus(folder), read_corpus(folder, workers=2)
     assert one.equals(two) and one["order"].tolist() == [0] * 8
+
+
+def said(corpus, inner):
+    return read(corpus, f'<u xml:id="a" who="#Ada" ana="#regular">{inner}</u>').loc[0, "text"]
+
+
+STANDS_BETWEEN = (
+    "<kinesic/>",
+    "<vocal><desc>No!</desc></vocal>",
+    "<incident/>",
+    "<note>time</note>",
+    "<gap/>",
+    "<time>10:10</time>",
+    "<pb/>",
+)
+
+
+@pytest.mark.parametrize("cut", STANDS_BETWEEN)
+def test_no_full_stop_goes_into_a_sentence_that_something_cuts(corpus, cut):
+    assert said(corpus, f"<seg>I thank</seg>{cut}<seg>Ben Sample</seg>") == "I thank Ben Sample"
+    assert said(corpus, f"<seg>All is well.</seg>{cut}<seg>Good.</seg>") == "All is well. Good."
+    assert said(corpus, f"<seg>These are</seg>{cut}<seg>, I say,</seg>{cut}<seg>cuts</seg>") == "These are, I say, cuts"
+
+
+@pytest.mark.parametrize(
+    ("second", "joined"),
+    [
+        ("Two", "One. Two"),
+        ("“Two”", "One. “Two”"),
+        ("2 is next", "One. 2 is next"),
+        ("two", "One two"),
+        ("“two”", "One “two”"),
+        ("– two", "One – two"),
+        ("; two", "One; two"),
+        ("… and two", "One … and two"),
+        ("...and two", "One ...and two"),
+    ],
+)
+def test_between_paragraphs_a_stop_is_put_back_unless_the_sentence_goes_on(corpus, second, joined):
+    assert said(corpus, f"<seg>One</seg><seg>{second}</seg>") == joined
+
+
+@pytest.mark.parametrize(
+    ("inner", "text"),
+    [
+        ("<seg>unaccep<pb n='2'/>table</seg>", "unacceptable"),
+        ("<seg>unaccept-\n<pb n='2'/>\nable</seg>", "unacceptable"),
+        ("<seg>unaccept-</seg><pb/><seg>able</seg>", "unacceptable"),
+        ("<seg>unaccep <pb break='no'/> table</seg>", "unacceptable"),
+        ("<seg>one <pb/> page</seg>", "one page"),
+        ("<seg>A <note>see <pb/> there<note>x</note></note>word</seg>", "A word"),
+        ("Loose <seg>and held</seg> and loose.", "Loose and held and loose."),
+    ],
+)
+def test_words_that_a_page_cuts_are_whole_and_none_is_lost(corpus, inner, text):
+    assert said(corpus, inner) == text
+
+
+def test_a_chair_is_procedure_in_every_parliament_whatever_else_they_are(corpus):
+    marks = ("#chair", "#chair #regular", "#regular #chair", "#guest #chair topic:healt", "#guest", "#regular")
+    body = debate(*(u(n, "I call the next speaker, who has five minutes.", ana=mark) for n, mark in enumerate(marks)))
+    frame = read_corpus(corpus({"ParlaMint-XX_2019-03-05": body}, identity="ParlaMint-XX"))
+    assert frame["role"].tolist() == ["chair"] * 4 + ["guest", "regular"]
+    assert frame["kind"].tolist() == ["procedural"] * 4 + ["speech"] * 2
+
+
+def test_what_several_people_said_at_once_is_nobodys(corpus):
+    body = debate(
+        '<u xml:id="a" who="#Ada #Ben"><seg>We both say so.</seg></u>',
+        '<u xml:id="b" who="#Ada #Ada"><seg>I say so.</seg></u>',
+        '<u xml:id="c" who="persons.xml#Ada"><seg>I say so.</seg></u>',
+        '<u xml:id="d" who=""><seg>Who says so?</seg></u>',
+        '<u xml:id="e" who="#Ada #Nobody"><seg>Who says so?</seg></u>',
+    )
+    frame = read_corpus(corpus({DAY: body}))
+    assert frame["affiliation_rule"].tolist() == ["several speakers", "only", "only", "no speaker", "unknown speaker"]
+    assert frame["party_code"].fillna("").tolist() == ["", "CON", "CON", "", ""]
+    assert (frame.loc[0, "speaker_id"], frame.loc[0, "speaker_name"]) == ("Ada Ben", "Ada Example; Ben Sample")
+    assert len(frame.attrs["unlisted"]) == 1 and "#Nobody" in frame.attrs["unlisted"][0]
+
+
+def orientation_of(corpus, states, day="2019-03-05", spells='<affiliation role="member" ref="#P"/>'):
+    people = f"""<listOrg><org xml:id="P" role="politicalParty"><orgName full="abb">P</orgName>{states}</org>
+      <org xml:id="G" role="parliamentaryGroup"><orgName full="abb">G</orgName></org></listOrg>
+      <listPerson><person xml:id="Ada"><persName><surname>A</surname></persName>{spells}</person></listPerson>"""
+    name = f"ParlaMint-XX_{day}"
+    return read_corpus(corpus({name: debate(u(1, "Yes."))}, people=people, identity="ParlaMint-XX")).loc[
+        0, "orientation"
+    ]
+
+
+def state(ana, of="", inner="", dates=""):
+    return f'<state type="{of or "politicalOrientation"}" ana="#orientation.{ana}" {dates}>{inner}</state>'
+
+
+def test_where_an_orientation_stands_and_which_of_several_holds(corpus):
+    nested = f'<state type="politicalOrientation">{state("L", "encoder")}{state("R", "Wikipedia")}</state>'
+    assert orientation_of(corpus, state("CR")) == "Centre-right"
+    assert orientation_of(corpus, nested) == "Right"
+    assert orientation_of(corpus, state("CL") + nested) == "Right"
+    dated = state("L", dates='to="2018-12-31"') + state("C", dates='from="2019-01-01" to="2019-12-31"')
+    dated += state("R", dates='from="2020"')
+    assert [orientation_of(corpus, dated, day) for day in ("2018-03-05", "2019-03-05", "2021-03-05")] == [
+        "Left",
+        "Centre",
+        "Right",
+    ]
+    assert orientation_of(corpus, state("R", dates='from="2020"')) == "Unknown"  # another time's is never borrowed
+    old = f'<state type="politicalOrientation" to="2018">{state("R", "Wikipedia")}</state>'
+    assert orientation_of(corpus, old + state("CL")) == "Centre-left"
+
+
+def test_a_group_without_an_orientation_has_that_of_its_members_party(corpus):
+    both = '<affiliation role="member" ref="#P"/><affiliation role="member" ref="#G" from="2015"/>'
+    assert orientation_of(corpus, state("CR"), spells=both) == "Centre-right"
+
+
+def test_a_wrong_date_of_an_orientation_and_an_organisation_listed_twice_are_named(corpus, tmp_path):
+    with pytest.raises(CorpusError, match=r"ParlaMint-GB.xml:1: '2019-13' is not a date"):
+        orientation_of(corpus, state("L", dates='from="2019-13"'))
+    twice = '<org xml:id="Q" role="politicalParty"><orgName full="abb">{}</orgName></org>'
+    lists = f"<listOrg {TEI}>{twice.format('B')}</listOrg>"
+    (tmp_path / "orgs.xml").write_text(lists)
+    people = PEOPLE.replace("</listOrg>", twice.format("A") + f'</listOrg><xi:include {XI} href="orgs.xml"/>')
+    with pytest.raises(CorpusError, match=r"orgs.xml:1: organisation 'Q' is listed twice, differently"):
+        read_corpus(corpus({DAY: debate(u(1, "Yes."))}, people=people))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "iso-8859-1"])
+def test_declared_encodings_and_windows_line_ends_are_read(tmp_path, encoding):
+    from parliabench_utils.corpus.overview import count_utterances
+
+    declared = {"utf-8-sig": "UTF-8"}.get(encoding, encoding.upper())
+    day = sitting_xml(debate("<u\r\n xml:id='a' who='#Ada'><seg>Café\r\nau lait</seg></u>")).replace(
+        '"UTF-8"', f'"{declared}"'
+    )
+    root = f'<?xml version="1.0" encoding="{declared}"?>\r\n{root_xml([f"{DAY}.xml"])}'
+    (tmp_path / f"{DAY}.xml").write_bytes(day.encode(encoding))
+    (tmp_path / "ParlaMint-GB.xml").write_bytes(root.encode(encoding))
+    assert read_corpus(tmp_path)["text"].tolist() == ["Café au lait"]
+    assert count_utterances([tmp_path / f"{DAY}.xml"]) == 1
