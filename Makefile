@@ -3,6 +3,8 @@ PYTHON ?= python3
 # Arguments for pip when it installs torch: where pip would take a CUDA build of several GB, point this at PyTorch's own
 # index of CPU builds, as pytorch.org/get-started describes: make env TORCH_ARGS="--index-url ..."
 TORCH_ARGS ?=
+# What JupyterLab is started with: make lab LAB_ARGS="--notebook-dir notebooks --no-browser --port 8890"
+LAB_ARGS ?= --notebook-dir notebooks
 BIN := .venv/bin
 STAMP := .venv/.up-to-date
 RUN_ALL = $(BIN)/snakemake --profile params/cluster/local --config profile=demo
@@ -28,16 +30,16 @@ demo: env        ## the whole benchmark on the embedded corpus with packaged mod
 	$(RUN_ALL) && $(BIN)/python -m parliabench_utils report --run demo
 
 test: env        ## unit, golden and property tests, every notebook on a small slice (under 15 minutes on 2 cores)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: env   ## the slow tests too
-	$(BIN)/python -m pytest -m "slow or not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow or not slow"
 
 lint: env        ## ruff: lint and format, notebooks too
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-lab: env         ## JupyterLab on the notebooks
-	$(BIN)/jupyter lab --notebook-dir notebooks
+lab: env         ## JupyterLab on the notebooks; a double click opens one as a notebook (.jupyter/labconfig, no setting of yours)
+	JUPYTER_CONFIG_PATH="$(CURDIR)/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" $(BIN)/jupyter lab $(LAB_ARGS)
 
 figures: env     ## figures and report of the demo run again
 	$(RUN_ALL) 09_figures

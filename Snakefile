@@ -9,15 +9,17 @@ The runner decides whether a job's outputs are still valid; Snakemake gives orde
 import shlex
 import sys
 
+from parliabench_utils.run.parameter_files import split_settings
 from parliabench_utils.run.params import parse_setting
 from parliabench_utils.run.project import project_root
 from parliabench_utils.run.provenance import code_hash
-from parliabench_utils.run.workflow import jobs
+from parliabench_utils.run.workflow import as_typed, jobs
 
-PROFILE = config.get("profile", "demo")
-SETTINGS = shlex.split(str(config.get("set", "")))
-RUN = str(config["run"]) if "run" in config else None
-GROUP_BY = config.get("group_by", "all")
+GIVEN = as_typed(workflow.config_settings.config_args, config, sys.argv)
+PROFILE = GIVEN.get("profile", "demo")
+SETTINGS = split_settings(GIVEN.get("set", ""))
+RUN = GIVEN.get("run")
+GROUP_BY = GIVEN.get("group_by", "all")
 JOBS = jobs(PROFILE, RUN, GROUP_BY, dict(map(parse_setting, SETTINGS)))
 
 

@@ -38,7 +38,12 @@ def shaped_spec(folder: Path):
         model.save_pretrained(folder)
         del model
         torch.cuda.empty_cache()
-    changes = {"source": "path", "path": str(folder.resolve()), "name": "llama-8b-shape", "n_parameters": 8030261248}
+    changes = {
+        "source": "path",
+        "path": str(folder.resolve()),
+        "name": "llama-8b-shape",
+        "n_parameters": 8030261248,
+    } | {"sha256": None}
     return packaged.model_copy(update=changes)
 
 

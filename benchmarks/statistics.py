@@ -105,7 +105,7 @@ def _write(made: dict, compared: pd.DataFrame) -> None:
         tables.table13(comparison, NAMES, ()),
     ]
     checks = [tables.anova_display(made["variance"], NAMES, ()), tables.mixed_display(made["mixed models"], NAMES, ())]
-    checks += [tables.selection_display(made["selection"][0], ()), tables.paper_differences(scored, ())]
+    checks += [tables.selection_display(made["selection"][0], NAMES, ()), tables.paper_differences(scored, ())]
     with tempfile.TemporaryDirectory() as folder:
         for table in [*scored, *checks]:
             tables.write_table(table, Path(folder))

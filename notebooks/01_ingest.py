@@ -36,8 +36,8 @@ on_error = "stop"  # or "quarantine": set aside a file that cannot be read
 # %%
 from parliabench_utils.run import start
 
-run = start("01_ingest", globals())
-p = run.params
+this_run = start("01_ingest", globals())
+p = this_run.params
 
 # %% [markdown]
 # ## What the corpus looks like
@@ -235,7 +235,7 @@ for row in said.sample(min(3, len(said)), random_state=p.seed).itertuples():
 # %%
 from parliabench_utils.run.artefacts import write_csv, write_parquet
 
-out = run.stage_folder()
+out = this_run.stage_folder()
 removals = pd.concat([pd.DataFrame(dropped, columns=noise.columns), noise], ignore_index=True)
 write_parquet(out / "speeches.parquet", clean)
 write_csv(out / "dropped.csv", removals)
@@ -251,13 +251,13 @@ print(f"words: {speeches['n_words'].sum():,} read, {clean['n_words'].sum():,} ke
 # `dropped.csv` holds each piece that was cut out, by rule. Next, [02](02_dataset.py) decides which speeches make the benchmark.
 
 # %%
-run.note("dropped", removals["rule"].value_counts().to_dict())
-run.note("files_set_aside", set_aside)
-run.note("unlisted_speakers", len(unlisted))
-run.note("files_not_listed", not_listed)
-run.note("files_moved", moved)
-run.note("utterances_with_lost_characters", lost)
-run.note("kinds", clean["kind"].value_counts().to_dict())
-run.note("affiliation_rules", clean["affiliation_rule"].value_counts().to_dict())
-run.note("corpus", {key: speeches.attrs[key] for key in ("corpus_id", "orientation_source", "n_files")})
-run.finish()
+this_run.note("dropped", removals["rule"].value_counts().to_dict())
+this_run.note("files_set_aside", set_aside)
+this_run.note("unlisted_speakers", len(unlisted))
+this_run.note("files_not_listed", not_listed)
+this_run.note("files_moved", moved)
+this_run.note("utterances_with_lost_characters", lost)
+this_run.note("kinds", clean["kind"].value_counts().to_dict())
+this_run.note("affiliation_rules", clean["affiliation_rule"].value_counts().to_dict())
+this_run.note("corpus", {key: speeches.attrs[key] for key in ("corpus_id", "orientation_source", "n_files")})
+this_run.finish()

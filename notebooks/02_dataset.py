@@ -44,7 +44,7 @@ long_text = "chunk"  # what is over the encoder's limit: averaged in, or `cut` o
 split = "by-debate"  # random (the paper's), by-debate, by-speaker, by-date
 train_share = 0.8  # section 5.2
 near_copy = 0.5  # a test speech is a near-copy if one training speech has this share of its runs of 8 words
-n_prompts = 18  # the paper: 3000 (section 5.3)
+n_prompts = 16  # the paper: 3000 (section 5.3)
 question_share = 0.2  # of prompts that are real questions; the paper: 0.1 (section 5.3)
 min_per_party = 1  # prompts that each affiliation gets at least; weights undo it
 min_context_speeches = 3  # training speeches that a prompt's context needs, its own debate and speaker left out
@@ -54,8 +54,8 @@ n_shards = 1  # parts into which notebook 04 can be cut
 # %%
 from parliabench_utils.run import start
 
-run = start("02_dataset", globals())
-p = run.params
+this_run = start("02_dataset", globals())
+p = this_run.params
 
 # %% [markdown]
 # ## What is kept
@@ -71,7 +71,7 @@ import pandas as pd
 from parliabench_utils.corpus.cleaning import with_lost_characters
 from parliabench_utils.corpus.dataset import KeepRules, keep_speeches, without_headings
 
-speeches = pd.read_parquet(run.stage_folder("01_ingest") / "speeches.parquet")
+speeches = pd.read_parquet(this_run.stage_folder("01_ingest") / "speeches.parquet")
 rules = KeepRules(p.min_speeches, p.min_words, p.max_words, p.excluded_sections)
 kept, dropped = keep_speeches(speeches, rules)
 print(f"{len(speeches):,} utterances = {len(kept):,} kept + {len(dropped):,} dropped")
@@ -173,7 +173,7 @@ figure = draw_dataset(kept)
 #
 # The paper splits single speeches at random. Neighbours in a debate then stand on both sides, and a model that has learnt the one
 # has an easier time with the other. The table shows which share of the test speeches has such a companion in training: a near-copy
-# (one training speech has at least half of its runs of eight words), a speech of the same debate, speaker or day.
+# (one training speech has at least the share `near_copy` of its runs of words), a speech of the same debate, speaker or day.
 
 # %%
 from parliabench_utils.corpus.dataset import every_split
@@ -270,7 +270,7 @@ from parliabench_utils.corpus.card import write_card
 from parliabench_utils.corpus.dataset import human_rows
 from parliabench_utils.run.artefacts import write_csv, write_jsonl
 
-out = run.stage_folder()
+out = this_run.stage_folder()
 for name, rows in {"train": train, "test": test}.items():
     write_jsonl(out / f"{name}.jsonl", rows.to_dict("records"))
 write_jsonl(out / "prompts.jsonl", prompts)
@@ -279,7 +279,7 @@ write_csv(out / "dropped.csv", dropped)
 
 # %%
 human = human_rows(prompts, dict(zip(test["speech_id"], test["Speech"], strict=True)), p.seed)
-write_jsonl(run.stage_folder("04_generate") / "human" / "human" / "shard-0.jsonl", human)
+write_jsonl(this_run.stage_folder("04_generate") / "human" / "human" / "shard-0.jsonl", human)
 facts = {"training speeches": len(train), "test speeches": len(test), "words": int(kept["n_words"].sum())}
 facts |= {
     "texts that occur more than once": len(repeated),
@@ -316,11 +316,11 @@ acceptability
 # `dropped.csv`, with a reason each. Next, [03](03_finetune.py) tunes the models on `train.jsonl`.
 
 # %%
-run.note("dropped", dropped["rule"].value_counts().to_dict())
-run.note("repeated_texts", {"texts": len(repeated), "speeches": int(repeated["times"].sum())})
-run.note("prompts", report)
-run.note("topics", {"classifier": classifier.signature, **kept["topic_method"].value_counts().to_dict()})
-run.note("topic_agreement_with_direct", agreed)
-run.note("leaks", leaks.to_dict("index"))
-run.note("acceptability", acceptability)
-run.finish()
+this_run.note("dropped", dropped["rule"].value_counts().to_dict())
+this_run.note("repeated_texts", {"texts": len(repeated), "speeches": int(repeated["times"].sum())})
+this_run.note("prompts", report)
+this_run.note("topics", {"classifier": classifier.signature, **kept["topic_method"].value_counts().to_dict()})
+this_run.note("topic_agreement_with_direct", agreed)
+this_run.note("leaks", leaks.to_dict("index"))
+this_run.note("acceptability", acceptability)
+this_run.finish()

@@ -35,10 +35,10 @@ shard = -1  # one shard of the prompts (--shard); -1 is all
 temperature = 0.7  # section 5.3
 top_p = 0.85  # section 5.3
 repetition_penalty = 1.2  # section 5.3
-max_new_tokens = 160  # the project page has 850
+max_new_tokens = 112  # the project page has 850
 min_words = 30  # in the prompt and in the length check; the page has 43
 max_words = 200  # the page has 635
-batch_size = 18  # changes no text in fp32
+batch_size = 16  # changes no text in fp32
 variants_per_prompt = 1  # speeches of one prompt
 max_attempts = 3  # section 5.3
 few_shot_examples = 3  # type few-shot: training speeches that the base is shown; not in the paper
@@ -54,8 +54,8 @@ encoder = "all-MiniLM-L6-v2"  # sentence embeddings for check 5
 # %%
 from parliabench_utils.run import start
 
-run = start("04_generate", globals())
-p = run.params
+this_run = start("04_generate", globals())
+p = this_run.params
 
 # %% [markdown]
 # ## One prompt, as the model gets it
@@ -69,15 +69,16 @@ from parliabench_utils.models.loading import load_tokenizer, read_model_spec
 from parliabench_utils.models.prompting import render_prompt
 from parliabench_utils.run.artefacts import read_jsonl
 
-prompts = read_jsonl(run.folder / "02_dataset/prompts.jsonl")
+shards = this_run.shards
+prompts = [row for row in read_jsonl(this_run.folder / "02_dataset/prompts.jsonl") if row["shard"] in shards]
 settings = GenerationSettings.from_params(p)
-spec = read_model_spec(run.model_types[0][0])
+spec = read_model_spec(this_run.model_types[0][0])
 print(render_prompt(spec, load_tokenizer(spec), prompts[0], min_words=p.min_words, max_words=p.max_words))
 
 # %% [markdown]
 # ## The nine checks
 #
-# A text that fails one of them is drawn again, three times at most. They look for what language models do and members
+# A text that fails one of them is drawn again, up to `max_attempts` attempts. They look for what language models do and members
 # do not: labels of the prompt, broken characters, another language, loops, another topic, wrong length, several
 # speeches in one, a broken end, a refusal.
 
@@ -111,14 +112,16 @@ pd.DataFrame(
 # %%
 from parliabench_utils.corpus.examples import nearest_examples
 
-needed = settings.examples_needed([kind for _, kind in run.model_types])
+needed = settings.examples_needed([kind for _, kind in this_run.model_types])
 examples = {}
 if needed:
-    train_rows, references = (read_jsonl(run.folder / "02_dataset" / f"{n}.jsonl") for n in ("train", "references"))
+    train_rows, references = (
+        read_jsonl(this_run.folder / "02_dataset" / f"{n}.jsonl") for n in ("train", "references")
+    )
     fitting = [row for row in train_rows if p.min_words <= row["n_words"] <= p.max_words]
     examples = nearest_examples(prompts, fitting, references, checks.encoder, needed)
     lacking = sum(len(found) < needed for found in examples.values())
-    run.note("prompts_with_fewer_examples", lacking)
+    this_run.note("prompts_with_fewer_examples", lacking)
     print(f"prompts whose party has fewer: {lacking} of {len(prompts)}")
 print(f"training speeches a prompt that are shown or stand in for an answer: {needed or 'none, no such type'}")
 
@@ -135,14 +138,14 @@ from parliabench_utils.models.generation import (
     read_fingerprints,
 )
 
-precision = None if p.precision == "auto" else p.precision
-for name, kind in run.model_types:
-    todo = pending_shards(run.folder, name, kind, run.shards)
+asked_precision = None if p.precision == "auto" else p.precision
+for name, kind in this_run.model_types:
+    todo = pending_shards(this_run.folder, name, kind, shards)
     if todo:
-        loaded = load_speaker(name, kind, run.folder, precision)
-        generate_pair(loaded, kind, prompts, todo, settings, checks, run.folder, p.seed, examples)
-fingerprints = read_fingerprints(run.folder, run.model_types, run.shards)
-run.note("models", fingerprints)
+        loaded = load_speaker(name, kind, this_run.folder, asked_precision)
+        generate_pair(loaded, kind, prompts, todo, settings, checks, this_run.folder, p.seed, examples)
+fingerprints = read_fingerprints(this_run.folder, this_run.model_types, shards)
+this_run.note("models", fingerprints)
 
 # %% [markdown]
 # ## Side by side
@@ -154,7 +157,7 @@ from textwrap import shorten
 
 from parliabench_utils.models.selection import read_generated
 
-speeches = read_generated(run.folder, run.model_types)
+speeches = read_generated(this_run.folder, this_run.model_types, shards)
 first = speeches[speeches["prompt_id"] == prompts[0]["prompt_id"]].fillna({"generated_speech": ""})
 for row in first.itertuples():
     print(f"--- {row.model}, {row.type}, attempt {row.attempts} ---\n{shorten(row.generated_speech, 600)}\n")
@@ -162,7 +165,7 @@ for row in first.itertuples():
 # %%
 from parliabench_utils.models.selection import summary
 
-run.note("summary", summary(speeches).round(4).to_dict("records"))
+this_run.note("summary", summary(speeches).round(4).to_dict("records"))
 summary(speeches).round(2)
 
 # %% [markdown]
@@ -177,7 +180,7 @@ summary(speeches).round(2)
 # %%
 from parliabench_utils.models.selection import failure_counts, human_failures
 
-human = read_generated(run.folder, [("human", "human")])
+human = read_generated(this_run.folder, [("human", "human")], shards)
 by_id = {prompt["prompt_id"]: prompt for prompt in prompts}
 failures = pd.concat([failure_counts(speeches), human_failures(human, by_id, checks)], ignore_index=True)
 failures.pivot_table(
@@ -216,8 +219,8 @@ print(f"{len(kept)} of {speeches['prompt_id'].nunique()} prompts were answered b
 composition(prompts, kept).round(2)
 
 # %%
-if run.writes_summary:
-    write_summary(run.stage_folder() / "summary", kept, left_out, failures)
+if this_run.writes_summary:
+    write_summary(this_run.stage_folder() / "summary", kept, left_out, failures)
 
 # %% [markdown]
 # ## What tuning changed
@@ -237,13 +240,13 @@ changed.round(2)
 
 # %%
 pairs = parliamentary_pairs(speeches, kept)
-run.note("parliamentary", pairs.round(4).to_dict("records"))
+this_run.note("parliamentary", pairs.round(4).to_dict("records"))
 pairs.round(2)
 
 # %% [markdown]
 # A tuned model is the more parliamentary one where `more often` is larger than `less often`. Where it is not, the adapter
-# was trained for too few steps to change the manner, or too few prompts were answered by both to say: the demo trains
-# 16 steps and compares at most 18 prompts.
+# was trained for too few steps to change the manner (`max_steps` of notebook 03), or too few prompts were answered by
+# both to say.
 #
 # ## What we learned
 #
@@ -253,9 +256,9 @@ pairs.round(2)
 # Next: notebook 05 scores the texts, 06 their politics, 07 asks a judge.
 
 # %%
-run.note(
+this_run.note(
     "dropped",
     [{"prompt_id": key, "reason": f"no valid speech from {', '.join(pairs)}"} for key, pairs in left_out.items()],
 )
-run.note("determinism", determinism(fingerprints))
-run.finish()
+this_run.note("determinism", determinism(fingerprints))
+this_run.finish()

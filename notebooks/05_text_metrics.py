@@ -25,7 +25,7 @@
 # %% tags=["parameters"]
 run = "demo"  # name of the folder under outputs/
 profile = "demo"  # which parameter files were read
-seed = 42  # draws Self-BLEU's references where self_bleu_k is not 0
+seed = 42  # nothing is drawn here; all notebooks share these keys
 data_root = "data"  # not used here; all notebooks share these keys
 models = ["smollm2-135m", "smollm2-135m-nf4"]  # whose speeches are scored; the paper: five (Table 5)
 types = ["baseline", "fine-tuned"]  # each before and after tuning (section 5.3)
@@ -40,9 +40,10 @@ max_words = 512  # perplexity reads so many words of a speech (project page)
 batch_size = 8  # speeches that the language model reads at once (project page)
 distinct_per = "ngrams"  # divide by the n-grams (section 4.1), the "tokens" (project page), or what is "expected"
 distinct_vocabulary = 30522  # kinds of words to draw from; read with "expected" only
-self_bleu_group = "model"  # whom a speech is compared with: "prompt" (the paper), "context" or "model" (project page)
+self_bleu_group = (
+    "model"  # whom a speech is compared with: "prompt" (its variants; section 4.1), "context", "model" (project page)
+)
 self_bleu_n = 4  # longest n-gram
-self_bleu_k = 0  # 0: all others of the group; else so many, drawn, for groups of unequal size
 grammar = "causal"  # GRUEN's grammar: "causal" model and the classifier of 02, or "masked" models (the paper)
 masked_model = "bert-base-cased"  # not read when grammar is causal
 acceptability_model = "textattack/bert-base-uncased-CoLA"  # not read when grammar is causal
@@ -54,15 +55,17 @@ bertscore_idf = False  # weigh pieces by rarity
 bertscore_rescale = False  # only for encoders with a known baseline
 moverscore_encoder = "all-MiniLM-L6-v2"  # the paper: distilbert-base-uncased (project page)
 moverscore_layer = -1  # the last
-moverscore_idf = "references"  # "off", "references" (the same for every model) or "both" (the reference code)
+moverscore_idf = (
+    "references"  # "off", "references" (the same for every model) or "both" (the reference code; sets then differ)
+)
 moverscore_over = "mean"  # over a prompt's references: "mean" or "max"
 moverscore_cost = "euclidean"  # version 2: 1 / (1 + distance); "squared", version 1: 1 - distance
 
 # %%
 from parliabench_utils.run import start
 
-run = start("05_text_metrics", globals())
-p = run.params
+this_run = start("05_text_metrics", globals())
+p = this_run.params
 
 # %% [markdown]
 # ## The speeches
@@ -77,7 +80,7 @@ import pandas as pd
 from parliabench_utils.metrics.speeches import all_references, by_job, extremes, per_job, read_references, read_speeches
 
 pd.set_option("display.max_colwidth", 400)  # speeches are to be read
-speeches = read_speeches(run)
+speeches = read_speeches(this_run)
 print("speeches missing because no attempt passed the checks:", speeches.attrs["failed"] or "none")
 speeches.groupby(["model", "type"], sort=False)["n_words"].describe().round(0).astype(int)
 
@@ -129,7 +132,7 @@ table = speeches.groupby(["model", "type"], sort=False)["PPL"].agg(["median", "m
 table["all tokens"] = likelihoods.groupby([speeches["model"], speeches["type"]], sort=False).apply(
     lambda job: perplexity.corpus_perplexity(job["sum"], job["n_tokens"])
 )
-run.note("corpus_perplexity", {"/".join(job): round(value, 6) for job, value in table["all tokens"].items()})
+this_run.note("corpus_perplexity", {"/".join(job): round(value, 6) for job, value in table["all tokens"].items()})
 table.round(1)
 
 # %% [markdown]
@@ -160,27 +163,31 @@ extremes(speeches, "Dist-2")
 # ## Self-BLEU: does a model say the same to everybody?
 #
 # BLEU of each speech against the other speeches of its group; 1 says that nothing is new, so lower is better. The paper
-# compares variants under one prompt; where a prompt has one speech (as in the demo) the group is all speeches of the
-# model. The value grows with the size of the group: compare models with as many speeches.
+# names variants under one prompt; where a prompt has one speech the group is all speeches of the model.
+#
+# The value grows with the size of the group, and it depends on what the others answer. The column that this notebook writes
+# is a job's own, over all its valid speeches; notebook 08 computes it again for what it compares. So does the table below,
+# for this call's jobs: as many speeches to the same prompts in each.
 
 # %%
 from parliabench_utils.metrics import self_bleu
 
-groups = {"prompt": "prompt_id", "context": "context_id", "model": "model"}[p.self_bleu_group]
+self_bleu.require_variants(p.self_bleu_group, speeches.attrs["variants"])
+groups = self_bleu.GROUP_COLUMNS[p.self_bleu_group]
 speeches["Self-BLEU"] = per_job(
     speeches,
-    lambda job: self_bleu.self_bleu(
-        job["generated_speech"].tolist(), job[groups].tolist(), p.self_bleu_n, p.self_bleu_k or None, p.seed
-    ),
+    lambda job: self_bleu.self_bleu(job["generated_speech"].tolist(), job[groups].tolist(), p.self_bleu_n),
 )
-signatures["Self-BLEU"] = self_bleu.signature(p.self_bleu_group, p.self_bleu_n, p.self_bleu_k or None, p.seed)
-by_job(speeches, ["Self-BLEU"])
+signatures["Self-BLEU"] = self_bleu.signature(p.self_bleu_group, p.self_bleu_n)
+same_prompts = self_bleu.comparable(speeches, p.self_bleu_group, p.self_bleu_n)
+alike = speeches.assign(**{"Self-BLEU": same_prompts})
+by_job(alike.dropna(subset="Self-BLEU"), ["Self-BLEU"])
 
 # %% [markdown]
 # The speech that owes least to the others, and the one that owes most:
 
 # %%
-extremes(speeches, "Self-BLEU")
+extremes(alike, "Self-BLEU")
 
 # %% [markdown]
 # The highest values go to set phrases that everybody uses, the lowest to a speech with words of its own, or to
@@ -200,7 +207,7 @@ from parliabench_utils.metrics.grammar import CausalGrammar, MaskedGrammar, Sent
 from parliabench_utils.models.embeddings import SentenceEncoder
 
 if p.grammar == "causal":
-    classifier = read_acceptability(run.stage_folder("02_dataset") / "shared")
+    classifier = read_acceptability(this_run.stage_folder("02_dataset") / "shared")
     judge_of_grammar = CausalGrammar(reader, tokenizer, fingerprint, classifier)
     print(f"the classifier tells real from damaged sentences of unseen speeches with an AUC of {classifier.auc:.2f}")
 else:
@@ -248,10 +255,10 @@ extremes(speeches, "GRUEN")
 # and speaker: the same for every model and for the member who answered it.
 
 # %%
-references = read_references(run.stage_folder("02_dataset"), speeches["prompt_id"].tolist())
-rarity = all_references(run.stage_folder("02_dataset"))  # of all prompts, so that no weight depends on who failed one
+references = read_references(this_run.stage_folder("02_dataset"), speeches["prompt_id"].tolist())
+rarity = all_references(this_run.stage_folder("02_dataset"))  # of all prompts, so that no weight depends on who failed one
 counts = pd.Series([len(texts) for texts in references]).value_counts().sort_index()
-run.note("speeches_by_references", {str(n): int(count) for n, count in counts.items()})
+this_run.note("speeches_by_references", {str(n): int(count) for n, count in counts.items()})
 print("speeches by number of references:", counts.to_dict())
 print("first reference of the first prompt:", references[0][0][:300] if references[0] else "none")
 
@@ -346,14 +353,17 @@ print(f"of {len(chosen)} references were cut: {cut_references}")
 from parliabench_utils.metrics.speeches import boxes
 
 shown = ["PPL", "Dist-2", "Self-BLEU", "GRUEN", "BERTScore F1", "MoverScore"]
-boxes(speeches, shown).show()
+boxes(alike, shown).show()
 
 # %% [markdown]
-# Two metrics that rise and fall together say one thing twice; one that follows length says something about length. Ranks
-# are taken over all speeches, the members' own among them.
+# Two metrics that rise and fall together say one thing twice; one that follows length says something about length. Rank
+# correlations are taken within each model and type, the members' own among them, and averaged: over all speeches at once
+# two metrics would seem to agree for no other reason than that models differ in both.
 
 # %%
-speeches[[*shown, "n_words"]].corr("spearman").round(2)
+from parliabench_utils.metrics.speeches import rank_correlations
+
+rank_correlations(speeches, [*shown, "n_words"])[0].round(2)
 
 # %% [markdown]
 # ## What we learned
@@ -379,12 +389,12 @@ columns = [
 ]
 columns = ["PPL", *columns, "BERTScore P", "BERTScore R", "BERTScore F1", "MoverScore", "n_tokens", "n_truncated"]
 columns += [f"truncated {metric}" for metric in cut]
-write_scores(run, speeches, columns, signatures)
-if run.writes_summary:
-    write_csv(run.stage_folder() / "summary/correlations.csv", correlations(speeches, [*shown, "n_words"]))
-run.note("signatures", signatures)
-run.note("undefined", speeches[columns].isna().sum().loc[lambda n: n > 0].to_dict())
-run.note("truncated", {metric: int(count) for metric, count in cut.sum().items()})
-run.note("truncated_references", cut_references)
-run.note("failed_in_04", speeches.attrs["failed"])
-run.finish()
+write_scores(this_run, speeches, columns, signatures)
+if this_run.writes_summary:
+    write_csv(this_run.stage_folder() / "summary/correlations.csv", correlations(speeches, [*shown, "n_words"]))
+this_run.note("signatures", signatures)
+this_run.note("undefined", speeches[columns].isna().sum().loc[lambda n: n > 0].to_dict())
+this_run.note("truncated", {metric: int(count) for metric, count in cut.sum().items()})
+this_run.note("truncated_references", cut_references)
+this_run.note("failed_in_04", speeches.attrs["failed"])
+this_run.finish()

@@ -46,8 +46,8 @@ validation_speeches = 1000  # at most so many human speeches test the metric
 # %%
 from parliabench_utils.run import start
 
-run = start("06_political_alignment", globals())
-p = run.params
+this_run = start("06_political_alignment", globals())
+p = this_run.params
 
 # %% [markdown]
 # ## Centroids: the average speech of a party
@@ -65,7 +65,7 @@ from parliabench_utils.metrics.alignment import read_centroids
 from parliabench_utils.models.embeddings import SentenceEncoder
 
 sentences = SentenceEncoder(p.encoder, p.long_text)
-store = read_centroids(run.stage_folder("02_dataset") / "shared")
+store = read_centroids(this_run.stage_folder("02_dataset") / "shared")
 if store.encoder != sentences.signature:
     raise ValueError(f"the centroids were made with {store.encoder}, not {sentences.signature}: make 02 and 06 agree")
 pd.Series(store.counts("Party"), name="training speeches").sort_values(ascending=False).to_frame()
@@ -96,7 +96,7 @@ from parliabench_utils.metrics.alignment import COLUMNS, align
 from parliabench_utils.metrics.speeches import by_job, extremes, per_job, read_speeches
 
 pd.set_option("display.max_colwidth", 400)  # speeches are to be read
-speeches = read_speeches(run)
+speeches = read_speeches(this_run)
 vectors = sentences.encode(speeches["generated_speech"].tolist())
 speeches[COLUMNS] = per_job(speeches, lambda job: align(job, vectors[job.index], store, p.leave_out))
 speeches["nearest is own"] = (speeches["margin"] > 0).astype(float).where(speeches["margin"].notna())
@@ -114,11 +114,13 @@ metrics = ("PSA", "Party Align", "Party Align residual")
 pd.concat({metric: extremes(speeches, metric).rename(columns={metric: "value"}) for metric in metrics})
 
 # %% [markdown]
-# Do they say the same? Rank correlations over these speeches, with the number of words beside them: a metric that
+# Do they say the same? Rank correlations within each set, averaged, with the number of words beside them: a metric that
 # mostly follows length would show it here.
 
 # %%
-speeches[["PSA", "Party Align", "margin", "Party Align residual", "n_words"]].corr("spearman").round(2)
+from parliabench_utils.metrics.speeches import rank_correlations
+
+rank_correlations(speeches, ["PSA", "Party Align", "margin", "Party Align residual", "n_words"])[0].round(2)
 
 # %% [markdown]
 # ## The map
@@ -202,11 +204,13 @@ print(f"{above.sum()} of {len(above)} sets are above the better guesser: {', '.j
 from parliabench_utils.metrics.alignment import debate_id
 from parliabench_utils.run.artefacts import read_jsonl
 
-folder = run.stage_folder("02_dataset")
+folder = this_run.stage_folder("02_dataset")
 human = pd.DataFrame(read_jsonl(folder / "train.jsonl") + read_jsonl(folder / "test.jsonl"))
-office = pd.read_parquet(run.folder / "01_ingest/speeches.parquet", columns=["speech_id", "is_government"])
+office = pd.read_parquet(this_run.folder / "01_ingest/speeches.parquet", columns=["speech_id", "is_government"])
 human = human.merge(office, on="speech_id", validate="one_to_one").sort_values("speech_id", ignore_index=True)
-wanted = p.validation_speeches if run.writes_summary else 300  # a job of one model makes a small test, and keeps none
+wanted = (
+    p.validation_speeches if this_run.writes_summary else 300
+)  # a job of one model makes a small test, and keeps none
 human = human.sample(min(wanted, len(human)), random_state=p.seed).sort_index(ignore_index=True)
 human["debate"] = [debate_id(*pair) for pair in zip(human["sitting_id"], human["Section"], strict=True)]
 print(f"{len(human)} human speeches, {human['debate'].nunique()} debates, {human['speaker_id'].nunique()} members")
@@ -282,10 +286,10 @@ from parliabench_utils.metrics.speeches import write_scores
 from parliabench_utils.run.artefacts import write_csv
 
 signatures = {name: signature(sentences.signature, p.leave_out, name) for name in EQUATIONS}
-write_scores(run, speeches, COLUMNS, signatures)
-if run.writes_summary:
-    write_csv(run.stage_folder() / "summary/validation.csv", pd.concat([validation, guesses]))
-run.note("signatures", signatures)
-run.note("undefined", {column: int(speeches[column].isna().sum()) for column in ("PSA", "Party Align")})
-run.note("failed_in_04", speeches.attrs["failed"])
-run.finish()
+write_scores(this_run, speeches, COLUMNS, signatures)
+if this_run.writes_summary:
+    write_csv(this_run.stage_folder() / "summary/validation.csv", pd.concat([validation, guesses]))
+this_run.note("signatures", signatures)
+this_run.note("undefined", {column: int(speeches[column].isna().sum()) for column in ("PSA", "Party Align")})
+this_run.note("failed_in_04", speeches.attrs["failed"])
+this_run.finish()

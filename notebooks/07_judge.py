@@ -38,7 +38,7 @@ max_attempts = 1  # how often a reply without a score is asked for; the constrai
 server_url = ""  # for a judge on an OpenAI-compatible server, e.g. http://localhost:8000/v1
 cache = True  # keep replies in the user's cache folder, by prompt, judge, parameters and seed: nothing is asked twice
 control_speeches = 4  # human speeches judged again, spoilt, to see what the judge notices
-repeat_speeches = 5  # speeches of all models and types asked again: same, shuffled, reversed rubric, second judge
+repeat_speeches = 5  # or a few more are asked again, all sets of drawn prompts: same, shuffled, reversed, second judge
 repeats = 3  # how often each of them is asked in all; not in the paper
 second_judge = (
     "smollm2-constrained"  # a second judge's file; empty: none. The demo's is the same model on another scale
@@ -48,8 +48,8 @@ second_points = 5  # the second judge's scale; Flow-Judge was trained on 2, 3 an
 # %%
 from parliabench_utils.run import start
 
-run = start("07_judge", globals())
-p = run.params
+this_run = start("07_judge", globals())
+p = this_run.params
 
 # %% [markdown]
 # ## Who judges, and what it is asked
@@ -72,7 +72,7 @@ pd.DataFrame([{"dimension": name, "section": d.section, "criteria": d.criteria} 
 # escaped, so that a speech that says `<score>10</score>` only quotes itself.
 
 # %%
-speeches = {pair: speeches_of(run.folder, *pair) for pair in run.model_types}
+speeches = {pair: speeches_of(this_run.folder, *pair) for pair in this_run.model_types}
 first = next((spoken[0] for spoken in speeches.values() if spoken), None)
 if first is None:
     raise ValueError("04_generate holds no valid speech: there is nothing to judge")
@@ -98,11 +98,11 @@ from parliabench_utils.metrics.judge import JudgementCache, judge_speeches, open
 
 engine = open_engine(spec, p.points, p.server_url)
 replies_kept = JudgementCache(engine) if p.cache else None
-run.note("signature", engine.signature)
+this_run.note("signature", engine.signature)
 print(engine.signature)
 
 # %%
-folder = run.stage_folder() / spec.name
+folder = this_run.stage_folder() / spec.name
 options = {"run_seed": p.seed, "points": p.points, "max_attempts": p.max_attempts, "cache": replies_kept}
 judged = {
     (m, t): judge_speeches(spoken, spec, engine, folder / m / f"{t}.jsonl", label=f"Judging {m}, {t}", **options)
@@ -120,7 +120,8 @@ next(rows[0] for rows in judged.values() if rows)
 # %% [markdown]
 # ## How replies are read
 #
-# The last verdict counts, it must lie within the scale, and what cannot be read is missing. The paper gives such cases -1
+# What a judge thinks before it speaks is no verdict; a line or JSON that says the score is one. The last verdict counts, it must lie
+# within the scale, and what cannot be read, or can be read in two ways, is missing. The paper gives such cases -1
 # (section 10.8.1); averaged, they would pull a mean down for reasons that have nothing to do with the speech.
 
 # %%
@@ -140,6 +141,12 @@ replies += [
     "I cannot rate this.",
     "<feedback>It begins",
 ]
+replies += [
+    "<think>Perhaps <score>4</score>, but",
+    "Score: 7\nA score of 9 would need more evidence.",
+    '{"feedback": "Clear.", "score": 8}',
+    "Score: 7 or 8",
+]
 pd.DataFrame([{"reply": text, **vars(parse_judgement(text, (1, 10)))} for text in replies]).drop(columns="feedback")
 
 # %% [markdown]
@@ -155,7 +162,8 @@ scores = judgements_frame(judged)
 failures = failure_table(scores)
 rated = scores.groupby(["model", "type", "prompt_id", "variant"], sort=False)["score"].count() == 6
 facts = {"asked": len(scores), "failed": int(scores["score"].isna().sum()), "speeches with all six": int(rated.sum())}
-run.note("judgements", facts | {"from the cache": replies_kept.used if p.cache else 0})
+cached = {"from the cache": replies_kept.used, "damaged in the cache": replies_kept.damaged} if p.cache else {}
+this_run.note("judgements", facts | cached)
 failures.groupby(["model", "type"], sort=False)[["n_judged", "n_failed"]].sum().assign(
     speeches_with_all_six=rated.groupby(["model", "type"]).sum()
 )
@@ -185,36 +193,38 @@ plt.show()
 # sentences shuffled (coherence), the party of their prompt exchanged (political appropriateness), a speech on another topic in
 # their place (relevance), filler (all six). Of a judge that guesses, the original wins half the time.
 #
-# A few speeches of all models and types are asked again: with new seeds, with the six dimensions in another order, with the rubric
+# Which speeches is drawn by the run's seed, for the first ones would be those of the corpus's first days. Of some prompts the
+# speeches of all models and types are asked again: with new seeds, with the six dimensions in another order, with the rubric
 # turned round so that 1 is best, and by a second judge. This half is done once, where all models are judged together.
 
 # %%
 from parliabench_utils.metrics.judge_trust import control_questions, repeat_questions, sample_speeches
 
 human = speeches.get(("human", "human"), [])
-spoilt = control_questions(human[: p.control_speeches], human, spec, p.points, p.seed)
-sample = sample_speeches(speeches, p.repeat_speeches)
+chosen = sample_speeches({("human", "human"): human}, p.control_speeches, p.seed)
+spoilt = control_questions(chosen, human, spec, p.points, p.seed)
+sample = sample_speeches(speeches, p.repeat_speeches, p.seed)
 again = repeat_questions(sample, spec, p.points, p.repeats, p.seed)
-groups = [*spoilt, *again] if run.writes_summary else []
+groups = [*spoilt, *again] if this_run.writes_summary else []
 pd.Series([group[0].ids["check"] for group in groups]).value_counts(sort=False)
 
 # %%
 from parliabench_utils.metrics.judge import ask_all
 
 options = {"run_seed": p.seed, "max_attempts": p.max_attempts, "batch_size": spec.batch_size}
-summary, asked = run.stage_folder() / "summary", []
-if run.writes_summary:
+summary, asked = this_run.stage_folder() / "summary", []
+if this_run.writes_summary:
     asked = ask_all(groups, engine, summary / "trust.jsonl", label="Checks", cache=replies_kept, **options)
 
 # %% [markdown]
-# The second judge sees the same speeches. In the demo it is the same small model on five points, so that it tests the scale only;
-# two judges of different families would be worth more.
+# The second judge sees the same speeches. In the demo it is the same small model on another scale, `second_points`, so that it
+# tests the scale only; two judges of different families would be worth more.
 
 # %%
 from parliabench_utils.metrics.judge_trust import second_questions
 
 others = []
-if run.writes_summary and p.second_judge:
+if this_run.writes_summary and p.second_judge:
     second = read_judge_spec(p.second_judge)
     second_engine = open_engine(second, p.second_points, p.server_url if second.engine == "server" else "")
     groups = second_questions(sample, second, p.second_points)
@@ -237,28 +247,39 @@ trust.style.hide(axis="index")
 # How to read it: a judge that gives nearly everybody the same mark has a small standard deviation. A greedy judge with a constrained
 # ending repeats itself by construction, so its perfect alpha says nothing for it. If it read the rubric, turning the rubric round
 # would turn its ranking round; if it only counted words, its scores would follow length.
+#
+# Length is compared within a set and prompt, as a set may be both longer and better. Whoever surely pays for it fails, whoever
+# surely pays next to nothing passes; where the interval is too wide for either, the check is undecided, and so is one that could
+# not be measured.
 
 # %%
-found = verdicts(measures, p.points)
-for row in found.itertuples():
-    print(
-        f"{row.dimension} passes: {row.passed or 'nothing'}\n{'':{len(row.dimension)}} fails:  {row.failed or 'nothing'}"
-    )
-run.note("trust", {row.dimension: {"passed": row.passed, "failed": row.failed} for row in found.itertuples()})
+from parliabench_utils.results.trust import BLIND, PAYS, WORDS
+
+scale = p.points - 1
+print(f"pays for length: more than {PAYS * scale:g} points for 100 words; blind to it: less than {BLIND * scale:g}\n")
+found = verdicts(measures, p.points).set_index("dimension")
+for name, row in found.iterrows():
+    print("\n".join(f"{name} {word}: {row[word] or 'nothing'}" for word in WORDS), end="\n\n")
+this_run.note("trust", found.to_dict("index"))
 
 # %% [markdown]
-# Then how much the six have in common: correlations near 1 mean one opinion under six names.
+# Then how much the six have in common, within each set and averaged: correlations near 1 mean one opinion under six names. (Over
+# all sets at once a judge that only likes one model would seem to have one opinion.)
 
 # %%
-wide = scores.pivot_table(
-    index=["model", "type", "prompt_id", "variant"], columns="dimension", values="score", sort=False
-)
-wide.corr(method="spearman").round(2)
+from parliabench_utils.metrics.judge import DIMENSIONS
+from parliabench_utils.metrics.speeches import rank_correlations
+
+by_speech = ["model", "type", "prompt_id", "variant"]
+wide = scores.pivot_table(index=by_speech, columns="dimension", values="score", sort=False).reindex(columns=DIMENSIONS)
+rho, n, sets = rank_correlations(wide.reset_index(), DIMENSIONS)
+print(f"{int(n.to_numpy().max())} speeches of {int(sets.to_numpy().max())} sets")
+rho.round(2)
 
 # %% [markdown]
 # ## What we learned
 #
-# - The demo's judge has 135 million parameters. It gives every speech nearly the same score on all dimensions; the checks above say
+# - The demo's judge is a very small model. It gives every speech nearly the same score on all dimensions; the checks above say
 #   what it notices, on a handful of speeches. Its numbers prove that the pipeline runs; they are **no evidence about speeches**,
 #   and no ranking should be read from them. Even the paper's judge was trained on scales of 2, 3 and 5 points, not 10.
 # - What the judge could not say is missing, counted in `failures.csv`, and never a number.
@@ -268,10 +289,10 @@ wide.corr(method="spearman").round(2)
 # %%
 from parliabench_utils.run.artefacts import write_csv
 
-if run.writes_summary:
+if this_run.writes_summary:
     for name, table in {"failures": failures, "trust": trust, "trust_measures": measures}.items():
         write_csv(summary / f"{name}.csv", table)
     if not others:
         (summary / "second_judge.jsonl").write_text("")
 print(f"{len(scores)} judgements of {sum(map(len, speeches.values()))} speeches, {facts['failed']} without a score")
-run.finish()
+this_run.finish()

@@ -42,7 +42,7 @@ chance_draws = 200  # permutations for the stability that chance alone gives
 # %%
 from parliabench_utils.run import start
 
-run = start("08_statistics", globals())
+this_run = start("08_statistics", globals())
 
 # %% [markdown]
 # ## One row a speech
@@ -53,7 +53,9 @@ run = start("08_statistics", globals())
 # %%
 from parliabench_utils.results.scores import join_scores, kept_prompts, present_sets
 
-scores = join_scores(run.folder, present_sets(run.folder, run.params.models, run.params.types), run.params.judge)
+scores = join_scores(
+    this_run.folder, present_sets(this_run.folder, this_run.params.models, this_run.params.types), this_run.params.judge
+)
 print(
     f"{len(scores)} rows, {scores['generated_speech'].notna().sum()} with a speech, {scores['prompt_id'].nunique()} prompts"
 )
@@ -65,23 +67,39 @@ scores.iloc[0]
 # out.
 
 # %%
-from parliabench_utils.results.cells import compared_rows, is_compared
+from parliabench_utils.results.cells import compared_rows, generated, is_compared
 
-kept = kept_prompts(run.folder)
-scores["compared"] = is_compared(scores, kept, run.params.missing)
-rows = compared_rows(scores)
+kept = kept_prompts(this_run.folder)
+scores["compared"] = is_compared(scores, kept, this_run.params.missing)
 counts = {
     "prompts": scores["prompt_id"].nunique(),
     "answered by all": len(kept),
-    "compared": scores.loc[scores["compared"], "prompt_id"].nunique(),
+    "compared": generated(scores).loc[lambda s: s["compared"], "prompt_id"].nunique(),
 }
-run.note("prompts", counts)
+this_run.note("prompts", counts)
 counts
+
+# %% [markdown]
+# Self-BLEU needs a second look: notebook 05 took it among all valid speeches of a set, and it grows with their number. What is
+# compared must come from the same prompts, so it is computed again among the compared speeches, as many of each prompt for every
+# set; a speech without such partners has no value. Below, 05's mean beside the one that the tables use.
+
+# %%
+from parliabench_utils.results.permutation import JOB_COLUMN, compared_self_bleu, run_settings
+
+sets = present_sets(this_run.folder, this_run.params.models, this_run.params.types)
+group, max_n = run_settings(this_run.folder, sets)
+scores = compared_self_bleu(scores, group, max_n)
+rows = compared_rows(scores)
+print(
+    f"Self-BLEU-{max_n} by {group}; speeches with a comparable value: {rows['Self-BLEU'].notna().sum()} of {len(rows)}"
+)
+rows.groupby(["model", "type"], sort=False)[[JOB_COLUMN, "Self-BLEU"]].agg(["mean", "count"]).round(3)
 
 # %%
 from parliabench_utils.run.artefacts import write_csv, write_parquet
 
-write_parquet(run.stage_folder() / "scores.parquet", scores)
+write_parquet(this_run.stage_folder() / "scores.parquet", scores)
 
 # %% [markdown]
 # ## What is missing
@@ -99,16 +117,17 @@ seen[(seen["missing"] > 0) | (seen["truncated"] > 0)].round(3)
 # ## Who drops out?
 #
 # Selection can change the mix. The parties before and after, and a test of "every prompt is as likely to stay" for party, house,
-# topic and all three crossed; its p comes from dealing out anew which prompts stay.
+# topic and all three crossed; its p comes from dealing out anew which prompts stay. Models decide what stays, as members always
+# spoke; where models keep different prompts, each has its rows.
 
 # %%
 from parliabench_utils.results.selection import composition, worst_case
 
-selection = composition(scores, run.params.bootstrap_draws, run.params.seed)
+selection = composition(scores, this_run.params.bootstrap_draws, this_run.params.seed)
 selection[selection["by"] == "Party"].drop(columns=["by", "chi2", "df", "p"]).round(3)
 
 # %%
-selection.drop_duplicates("by")[["by", "chi2", "df", "p"]].round(3)
+selection.drop_duplicates(["model", "type", "by"])[["model", "type", "by", "chi2", "df", "p"]].round(3)
 
 # %% [markdown]
 # And the worst that could have happened: each missing value may be anything between the ends of its metric. Where even then the
@@ -122,17 +141,13 @@ bounds[bounds["metric"].isin(["PPL", "Dist-N", "Party Align", "J_Coh"])].round(3
 # ## Baseline against fine-tuned
 #
 # The paper uses the pooled two-sample t-test, as if the two sides were different prompts. They are the same, so the paired test
-# fits. Self-BLEU fits neither: each value depends on the other speeches of its group. For it the types change places within the
-# groups, many times, and the real difference is held against those.
+# fits. Self-BLEU fits neither: each value depends on the other speeches of its pool. For it the types change places within the
+# pools, many times, and the real difference is held against those; so is its interval.
 
 # %%
-import json
+from parliabench_utils.results.permutation import self_bleu_test, with_permuted
 
-from parliabench_utils.results.permutation import self_bleu_test, settings_of
-
-signatures = run.stage_folder("05_text_metrics") / run.params.models[0] / f"{run.params.types[0]}.signatures.json"
-group, max_n = settings_of(json.loads(signatures.read_text(encoding="utf-8"))["Self-BLEU"])
-permuted = self_bleu_test(rows, group, max_n, run.params.bootstrap_draws, run.params.seed)
+permuted = self_bleu_test(rows, group, max_n, this_run.params.bootstrap_draws, this_run.params.seed)
 permuted
 
 # %% [markdown]
@@ -141,8 +156,12 @@ permuted
 # %%
 from parliabench_utils.results.compare import compare
 
-drawing = {"draws": run.params.bootstrap_draws, "seed": run.params.seed, "cluster": run.params.bootstrap_cluster}
-comparison = compare(rows, permuted=permuted.set_index("model")["p"], **drawing)
+drawing = {
+    "draws": this_run.params.bootstrap_draws,
+    "seed": this_run.params.seed,
+    "cluster": this_run.params.bootstrap_cluster,
+}
+comparison = with_permuted(compare(rows, permuted=permuted.set_index("model")["p"], **drawing), permuted)
 comparison[
     ["model", "metric", "n_pairs", "paired_difference", "ci_low", "ci_high", "paired_p_bonferroni", "paired_direction"]
 ].round(4)
@@ -153,7 +172,7 @@ comparison[
 # %%
 from parliabench_utils.results.compare import verdict
 
-comparison["verdict"] = verdict(comparison, run.params.asterisk_test, run.params.correction)
+comparison["verdict"] = verdict(comparison, this_run.params.asterisk_test, this_run.params.correction)
 comparison["verdict"].replace("", "not significant").groupby(comparison["model"]).value_counts().unstack(fill_value=0)
 
 # %% [markdown]
@@ -166,16 +185,16 @@ from parliabench_utils.results import tables
 from parliabench_utils.results.cells import cell_means
 from parliabench_utils.results.report import model_names
 
-names = model_names(run.params.models)
-source = (run.stage_folder() / "scores.parquet",)
+names = model_names(this_run.params.models)
+source = (this_run.stage_folder() / "scores.parquet",)
 rule = {"complete": "Only prompts that all models answered and that are fully rated.", "available": "All speeches."}
 table02 = tables.table02(
     cell_means(rows),
     comparison,
     names,
-    test=run.params.asterisk_test,
-    correction=run.params.correction,
-    rule=rule[run.params.missing],
+    test=this_run.params.asterisk_test,
+    correction=this_run.params.correction,
+    rule=rule[this_run.params.missing],
     inputs=source,
 )
 table02.display.set_index("Model").T
@@ -188,8 +207,10 @@ table13.display.head(14)
 # The other rule for missing values keeps every speech; where the two tell different stories, selection is part of the result.
 
 # %%
-everything = scores[is_compared(scores, kept, "available")]
-available = compare(everything, **drawing)
+everything = scores[is_compared(scores, kept, "available")].assign(compared=True).drop(columns="Self-BLEU")
+everything = compared_self_bleu(everything.rename(columns={JOB_COLUMN: "Self-BLEU"}), group, max_n)
+by_lot = self_bleu_test(everything, group, max_n, this_run.params.bootstrap_draws, this_run.params.seed)
+available = with_permuted(compare(everything, permuted=by_lot.set_index("model")["p"], **drawing), by_lot)
 both = comparison.merge(available, on=["model", "metric"], suffixes=("", "_available"))
 both[["model", "metric", "n_pairs", "paired_difference", "n_pairs_available", "paired_difference_available"]].round(4)
 
@@ -210,8 +231,9 @@ mixed[mixed["term"] == "fine-tuned"][
 # %% [markdown]
 # ## By party, topic and orientation (Tables 8 to 11)
 #
-# Party Align of the tuned models, and our difficulty: one minus the mean of all normalised metrics. The paper prints a difficulty
-# without defining it.
+# Party Align of the tuned models, and our difficulty: one minus the mean of the normalised metrics that all groups have. (A party
+# without an orientation has no PSA; with PSA among the others' metrics it would rank apart for that alone.) The paper prints a
+# difficulty without defining it.
 
 # %%
 from parliabench_utils.results.difficulty import difficulty
@@ -220,7 +242,7 @@ by_party, by_topic = (tables.alignment_by(rows, column, names, source) for colum
 by_party.display
 
 # %%
-hard = {c: difficulty(rows, c, how=run.params.normalisation) for c in ("Party", "Political Orientation", "Topic")}
+hard = {c: difficulty(rows, c, how=this_run.params.normalisation) for c in ("Party", "Political Orientation", "Topic")}
 difficulty_tables = [tables.difficulty_table(hard[c], c, source) for c in ("Party", "Political Orientation")]
 hard["Party"]
 
@@ -233,31 +255,32 @@ hard["Party"]
 # %%
 from parliabench_utils.results.variance import anova_table
 
-anova = anova_table(rows, run.params.normalisation)
+anova = anova_table(rows, this_run.params.normalisation)
 anova[anova["model"] == "all"].drop(columns=["model", "type"]).round(4)
 
 # %% [markdown]
 # ## Stability across contexts (Eq. 4, Table 12)
 #
 # Small groups differ by chance alone. *By chance* deals the same speeches to groups of the same sizes at random: a stability near
-# it says that the groups are small, not that the model is uneven.
+# it says that the groups are small, not that the model is uneven. Speeches without an orientation are no group of their own.
 
 # %%
 from parliabench_utils.results.stability import stability_by_metric, stability_table
 
-by_metric = stability_by_metric(rows, run.params.normalisation, run.params.chance_draws, run.params.seed)
-table12 = tables.table12(stability_table(by_metric), names, run.params.normalisation, source)
+by_metric = stability_by_metric(rows, this_run.params.normalisation, this_run.params.chance_draws, this_run.params.seed)
+table12 = tables.table12(stability_table(by_metric), names, this_run.params.normalisation, source)
 table12.display
 
 # %% [markdown]
 # ## Does a metric know human speech, and do the metrics agree?
 #
-# How often does a human speech score better than a generated one to the same prompt? One half is guessing.
+# How often does a human speech score better than a generated one to the same prompt? One half is guessing. Rank correlations of the
+# metrics are taken within each set and averaged: over all at once, two metrics that both rise with tuning would seem to agree.
 
 # %%
 from parliabench_utils.results.agreement import correlations, human_preference
 
-preference = human_preference(rows, draws=run.params.bootstrap_draws, seed=run.params.seed)
+preference = human_preference(rows, draws=this_run.params.bootstrap_draws, seed=this_run.params.seed)
 agreement = correlations(rows)
 preference.set_index("metric").round(3)
 
@@ -265,14 +288,15 @@ preference.set_index("metric").round(3)
 # ## Do models repeat their training speeches?
 #
 # The longest run of words that a training speech has too, and shared n-grams. Members share set phrases with each other as well,
-# so held-out human speeches are the yardstick.
+# so held-out human speeches are the yardstick. The table is of the compared speeches, since the longest run of more speeches is
+# longer; the passages below are of all.
 
 # %%
 from parliabench_utils.results.memorisation import memorisation, memorisation_summary
 from parliabench_utils.results.scores import training_speeches
 
-copied = memorisation(scores, training_speeches(run.folder))
-memorised = memorisation_summary(copied)
+copied = memorisation(scores, training_speeches(this_run.folder))
+memorised = memorisation_summary(copied[scores.loc[scores["generated_speech"].notna(), "compared"].to_numpy()])
 memorised.round(3)
 
 # %%
@@ -287,10 +311,10 @@ for row in copied.sort_values("longest_run", ascending=False, kind="stable").hea
 # %%
 from parliabench_utils.models.loading import read_model_spec
 
-dataset, files = tables.read_dataset(run.folder), tables.dataset_files(run.folder)
-specs = [read_model_spec(model) for model in run.params.models]
+dataset, files = tables.read_dataset(this_run.folder), tables.dataset_files(this_run.folder)
+specs = [read_model_spec(model) for model in this_run.params.models]
 setup = [tables.table01(), tables.table03(dataset, files), tables.table04(dataset, files), tables.table05(specs, ())]
-setup += tables.training_tables(run.folder)
+setup += tables.training_tables(this_run.folder)
 setup[1].display
 
 # %% [markdown]
@@ -299,8 +323,8 @@ setup[1].display
 # %%
 from parliabench_utils.run.artefacts import write_json
 
-speed = tables.measured(run.folder, run.params.models)
-write_json(run.stage_folder() / "measured.json", speed.to_dict("records"))
+speed = tables.measured(this_run.folder, this_run.params.models)
+write_json(this_run.stage_folder() / "measured.json", speed.to_dict("records"))
 speed.round(1)
 
 # %% [markdown]
@@ -329,23 +353,23 @@ tests.loc[tests["agrees"] != "yes", ["claim", "published", "recomputed"]]
 
 # %%
 scored = [table02, by_party, *difficulty_tables, by_topic, table12, table13]
-train = (run.folder / "02_dataset/train.jsonl", *source)
+train = (this_run.folder / "02_dataset/train.jsonl", *source)
 checks = [
     tables.anova_display(anova, names, source),
     tables.mixed_display(mixed, names, source),
     tables.coverage_display(seen, names, source),
-    tables.selection_display(selection, source),
+    tables.selection_display(selection, names, source),
     tables.memorisation_display(memorised, names, train),
     tables.audit_display(findings),
 ]
 beside = tables.paper_differences(scored, source)
 for table in [*setup, *scored, *checks, *([beside] if len(beside.data) else [])]:
-    tables.write_table(table, run.folder)
+    tables.write_table(table, this_run.folder)
 
 # %%
 from parliabench_utils.results.figures import category_changes
 
-changes = category_changes(rows, run.params.normalisation, run.params.bootstrap_draws, run.params.seed)
+changes = category_changes(rows, this_run.params.normalisation, this_run.params.bootstrap_draws, this_run.params.seed)
 frames = {
     "comparison": comparison,
     "category_changes": changes,
@@ -356,7 +380,7 @@ frames |= {"human_preference": preference, "topic_difficulty": hard["Topic"], "s
 frames |= {"comparison_available": available, "cells_available": cell_means(everything), "memorisation": copied}
 frames |= {"self_bleu_permutation": permuted, "selection_bounds": bounds}
 for name, frame in frames.items():
-    write_csv(run.stage_folder() / f"{name}.csv", frame)
+    write_csv(this_run.stage_folder() / f"{name}.csv", frame)
 
 # %% [markdown]
 # Whoever goes on in R or in a spreadsheet needs to know what a column means. The codebook lists every column of every CSV and parquet
@@ -365,8 +389,8 @@ for name, frame in frames.items():
 # %%
 from parliabench_utils.results.codebook import codebook
 
-book = codebook(run.folder)
-tables.write_table(book, run.folder)
+book = codebook(this_run.folder)
+tables.write_table(book, this_run.folder)
 print(f"{len(book.data)} columns in {book.data['file'].nunique()} kinds of files")
 book.data[book.data["file"].str.startswith("06")].head(8)
 
@@ -384,4 +408,4 @@ book.data[book.data["file"].str.startswith("06")].head(8)
 # **Next:** 09 draws the figures and writes the report.
 
 # %%
-run.finish()
+this_run.finish()

@@ -34,7 +34,7 @@ browser_prompts = 24  # most prompts whose speeches the report holds; the demo h
 # %%
 from parliabench_utils.run import start
 
-run = start("09_figures", globals())
+this_run = start("09_figures", globals())
 
 # %% [markdown]
 # ## The pipeline and the corpus (Figures 1 and 2)
@@ -48,14 +48,14 @@ from parliabench_utils.results import figures, tables
 from parliabench_utils.run.project import project_root
 
 stages = (project_root() / "parliabench_utils/run/stages.py",)
-Image(figures.write_figure(figures.fig1(run.params.profile, stages), run.folder), width=900)
+Image(figures.write_figure(figures.fig1(this_run.params.profile, stages), this_run.folder), width=900)
 
 # %% [markdown]
 # Figure 2: how long speeches are, what they are about, who gives them, and when.
 
 # %%
-dataset = tables.read_dataset(run.folder)
-Image(figures.write_figure(figures.fig2(dataset, tables.dataset_files(run.folder)), run.folder), width=900)
+dataset = tables.read_dataset(this_run.folder)
+Image(figures.write_figure(figures.fig2(dataset, tables.dataset_files(this_run.folder)), this_run.folder), width=900)
 
 # %% [markdown]
 # Most speeches are short, a few topics take most of the speeches, and the parties are far from equal in number. That is why
@@ -69,29 +69,30 @@ import pandas as pd
 from parliabench_utils.models.loading import read_model_spec
 from parliabench_utils.results.report import model_names
 from parliabench_utils.results.report_parts import demo_note
+from parliabench_utils.run.artefacts import read_csv
 
-names = model_names(run.params.models)
-note = demo_note([read_model_spec(model) for model in run.params.models])
-statistics = run.stage_folder("08_statistics")
+names = model_names(this_run.params.models)
+note = demo_note([read_model_spec(model) for model in this_run.params.models])
+statistics = this_run.stage_folder("08_statistics")
 
 # %%
 source = statistics / "category_changes.csv"
-Image(figures.write_figure(figures.fig3(pd.read_csv(source), names, note, (source,)), run.folder), width=480)
+Image(figures.write_figure(figures.fig3(read_csv(source), names, note, (source,)), this_run.folder), width=480)
 
 # %% [markdown]
 # A point right of zero is a gain; an interval that crosses zero is no finding. Metric by metric:
 
 # %%
 source = statistics / "comparison.csv"
-Image(figures.write_figure(figures.s2(pd.read_csv(source), names, note, (source,)), run.folder), width=480)
+Image(figures.write_figure(figures.s2(read_csv(source), names, note, (source,)), this_run.folder), width=480)
 
 # %% [markdown]
 # ## Parties (Figures 4 and 5)
 
 # %%
-source = run.folder / "tables/table08.csv"
-parties = figures.alignment_heatmap("fig4", "Party Align by party", pd.read_csv(source), "Party", note, (source,))
-Image(figures.write_figure(parties, run.folder), width=480)
+source = this_run.folder / "tables/table08.csv"
+parties = figures.alignment_heatmap("fig4", "Party Align by party", read_csv(source), "Party", note, (source,))
+Image(figures.write_figure(parties, this_run.folder), width=480)
 
 # %% [markdown]
 # Compare each model's column with the one of the members' own speeches: a model cannot be expected to sound more like a party than
@@ -100,42 +101,42 @@ Image(figures.write_figure(parties, run.folder), width=480)
 # And how hard is each party to speak for, by all metrics together? The definition is ours, and it is printed below the bars.
 
 # %%
-source = run.folder / "tables/table09.csv"
-hard = figures.difficulty_bars("fig5", "Parties by difficulty", pd.read_csv(source), note, (source,))
-Image(figures.write_figure(hard, run.folder), width=480)
+source = this_run.folder / "tables/table09.csv"
+hard = figures.difficulty_bars("fig5", "Parties by difficulty", read_csv(source), note, (source,))
+Image(figures.write_figure(hard, this_run.folder), width=480)
 
 # %% [markdown]
 # ## Topics (Figures 6 and 7)
 
 # %%
-source = run.folder / "tables/table11.csv"
-topics = figures.alignment_heatmap("fig6", "Party Align by topic", pd.read_csv(source), "Topic", note, (source,))
-Image(figures.write_figure(topics, run.folder), width=480)
+source = this_run.folder / "tables/table11.csv"
+topics = figures.alignment_heatmap("fig6", "Party Align by topic", read_csv(source), "Topic", note, (source,))
+Image(figures.write_figure(topics, this_run.folder), width=480)
 
 # %% [markdown]
 # The same question for topics:
 
 # %%
 source = statistics / "topic_difficulty.csv"
-hard = figures.difficulty_bars("fig7", "Topics by difficulty", pd.read_csv(source), note, (source,))
-Image(figures.write_figure(hard, run.folder), width=480)
+hard = figures.difficulty_bars("fig7", "Topics by difficulty", read_csv(source), note, (source,))
+Image(figures.write_figure(hard, this_run.folder), width=480)
 
 # %% [markdown]
 # ## Orientations and stability (Figures 8 and s1)
 
 # %%
-from parliabench_utils.results.cells import compared_rows
+from parliabench_utils.results.cells import compared_rows, generated
 
 source = statistics / "scores.parquet"
 rows = compared_rows(pd.read_parquet(source))
-Image(figures.write_figure(figures.fig8(rows, names, note, (source,)), run.folder), width=900)
+Image(figures.write_figure(figures.fig8(rows, names, note, (source,)), this_run.folder), width=900)
 
 # %% [markdown]
 # Stability asks how even a model is over such groups. Read the points against the black mark, not against 100.
 
 # %%
 source = statistics / "stability.csv"
-Image(figures.write_figure(figures.s1(pd.read_csv(source), names, note, (source,)), run.folder), width=480)
+Image(figures.write_figure(figures.s1(read_csv(source), names, note, (source,)), this_run.folder), width=480)
 
 # %% [markdown]
 # The black mark is what chance alone gives with groups of these sizes.
@@ -144,15 +145,15 @@ Image(figures.write_figure(figures.s1(pd.read_csv(source), names, note, (source,
 
 # %%
 source = statistics / "correlations.csv"
-Image(figures.write_figure(figures.s3(pd.read_csv(source), note, (source,)), run.folder), width=900)
+Image(figures.write_figure(figures.s3(read_csv(source), note, (source,)), this_run.folder), width=900)
 
 # %% [markdown]
-# Agreement among dimensions may only mean that one mood colours all six. The harder test is whether a score knows a human speech
-# from a generated one:
+# Each correlation is taken within a set and averaged. Agreement among dimensions may only mean that one mood colours all six. The
+# harder test is whether a score knows a human speech from a generated one:
 
 # %%
 source = statistics / "human_preference.csv"
-Image(figures.write_figure(figures.s4(pd.read_csv(source), note, (source,)), run.folder), width=480)
+Image(figures.write_figure(figures.s4(read_csv(source), note, (source,)), this_run.folder), width=480)
 
 # %% [markdown]
 # A metric whose interval crosses the dashed line cannot tell a member's speech from a model's.
@@ -166,10 +167,12 @@ Image(figures.write_figure(figures.s4(pd.read_csv(source), note, (source,)), run
 from parliabench_utils.results import release
 from parliabench_utils.results.report_parts import model_rows, warnings
 
-scores = release.with_composite(pd.read_parquet(statistics / "scores.parquet"), release.normalisation_of(run.folder))
-specs = [read_model_spec(model) for model in run.params.models]
-caution = warnings(run.folder, specs, run.params.judge, rows["prompt_id"].nunique())
-release.write_release(run.folder, scores, names, model_rows(specs), caution)
+scores = release.with_composite(
+    pd.read_parquet(statistics / "scores.parquet"), release.normalisation_of(this_run.folder)
+)
+specs = [read_model_spec(model) for model in this_run.params.models]
+caution = warnings(this_run.folder, specs, this_run.params.judge, generated(rows)["prompt_id"].nunique())
+release.write_release(this_run.folder, scores, names, model_rows(specs), caution)
 release.representative(scores)[["model", "type", "role", "composite", "Party", "Topic", "generated_speech"]]
 
 # %% [markdown]
@@ -184,15 +187,15 @@ release.representative(scores)[["model", "type", "role", "composite", "Party", "
 from parliabench_utils.results.report import headline, write_report
 
 write_report(
-    run.folder,
+    this_run.folder,
     scores,
-    profile=run.params.profile,
-    models=run.params.models,
-    judge=run.params.judge,
-    browser_prompts=run.params.browser_prompts,
-    seed=run.params.seed,
+    profile=this_run.params.profile,
+    models=this_run.params.models,
+    judge=this_run.params.judge,
+    browser_prompts=this_run.params.browser_prompts,
+    seed=this_run.params.seed,
 )
-print(headline(run.folder))
+print(headline(this_run.folder))
 
 # %% [markdown]
 # ## What we learned
@@ -205,4 +208,4 @@ print(headline(run.folder))
 # **Next:** open the report, find the best and the worst speech for one party, then try `--profile small` on a real corpus.
 
 # %%
-run.finish()
+this_run.finish()

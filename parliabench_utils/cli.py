@@ -5,25 +5,48 @@ makes a form for human raters and reads their files back.
 """
 
 import argparse
+import io
 import sys
 from pathlib import Path
 
 from parliabench_utils.run.params import SCHEMAS, Common, parse_setting
-from parliabench_utils.run.runner import StageFailed, run_notebook
+from parliabench_utils.run.project import lend_home
+from parliabench_utils.run.runner import StageFailed, Stopped, run_notebook
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status 0 when all went well, 1 when a stage failed, 2 for a wrong call, parameter or input."""
+    """Exit status 0 when all went well, 1 when a stage failed, 2 for a wrong call, parameter, input or disk, 128 + a signal."""
+    _print_anything()
     options = _parser().parse_args(arguments)
     try:
+        lend_home()
         options.command(options)
     except StageFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (ValueError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    except (ValueError, OSError, RecursionError, Stopped) as error:
+        print(f"error: {_one_line(error)}", file=sys.stderr)
+        return error.code if isinstance(error, Stopped) else 2
+    except KeyboardInterrupt:
+        return 130
     return 0
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "an input file is nested too deeply to be read"
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return " ".join(error.strerror.split())
+    return " ".join(str(error).split())
+
+
+def _print_anything() -> None:
+    """A terminal that is not UTF-8 gets escapes for what it cannot show, instead of stopping the stage."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _parser() -> argparse.ArgumentParser:

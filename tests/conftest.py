@@ -34,6 +34,13 @@ def outputs(tmp_path, monkeypatch) -> Path:
     return tmp_path / "outputs"
 
 
+def pytest_collection_modifyitems(items):
+    """Where tests are shared among workers, a file stays in one, and so does all that uses the run `slice`."""
+    for item in items:
+        group = "slice" if "slice_outputs" in item.fixturenames else item.path.as_posix()
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 def allowed_skips() -> list[str]:
     lines = (ROOT / "tests/allowed_skips.txt").read_text(encoding="utf-8").splitlines()
     return [line.split("#")[0].strip() for line in lines if line.split("#")[0].strip()]

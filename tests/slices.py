@@ -12,6 +12,7 @@ from tests.conftest import ROOT
 SETTINGS = {
     "models": ["smollm2-135m"],
     "n_prompts": 4,
+    "n_shards": 2,
     "max_steps": 2,
     "batch_size": 4,
     "held_out_rows": 2,
@@ -32,11 +33,19 @@ SETTINGS = {
 EXCEPTIONS = {"02_dataset": {"min_words"}, "05_text_metrics": {"batch_size"}, "07_judge": {"max_attempts"}}
 
 
+def chosen_settings(stage: str) -> dict[str, object]:
+    """The slice's values for the parameters of a stage that differ from the demo's."""
+    known = schema_of(stage).model_fields
+    return {k: v for k, v in SETTINGS.items() if k in known and k not in EXCEPTIONS.get(stage, ())}
+
+
 def command(stage: str, run: str, **settings: object) -> list[str]:
     """The runner's command line for a stage of the slice."""
-    known = schema_of(stage).model_fields
-    chosen = {k: v for k, v in SETTINGS.items() if k in known and k not in EXCEPTIONS.get(stage, ())} | settings
-    options = [part for key, value in chosen.items() for part in ("--set", f"{key}={_yaml(value)}")]
+    options = [
+        part
+        for key, value in (chosen_settings(stage) | settings).items()
+        for part in ("--set", f"{key}={_yaml(value)}")
+    ]
     return [sys.executable, "-m", "parliabench_utils", "run", stage, "--profile", "demo", "--run", run, *options]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parliabench_utils.run.artefacts import write_text
+from parliabench_utils.run.artefacts import markdown_table, markdown_text, write_text
 from parliabench_utils.run.provenance import row_count
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def write_card(
 
 def _summary(kept: "pd.DataFrame", corpus: Mapping[str, Any]) -> str:
     days = kept["date"].dt.date
-    title = f"{corpus['title']}, edition {corpus['edition']}"
+    title = markdown_text(f"{corpus['title']}, edition {corpus['edition']}")
     if "invented" in title:
         source = f"Source: {title}: every member, place, case and word is made up (CC BY 4.0)."
     else:
@@ -92,15 +92,11 @@ def _summary(kept: "pd.DataFrame", corpus: Mapping[str, Any]) -> str:
 
 
 def _table(header, rows) -> str:
-    lines = [header, ["---"] * len(list(header)), *rows]
-    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines) + "\n"
+    return markdown_table(header, [map(_shown, row) for row in rows])
 
 
-def _cell(value: Any) -> str:
-    shown = (
-        ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if type(value) is int else str(value)
-    )
-    return shown.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if type(value) is int else str(value)
 
 
 def _file(path: Path) -> tuple[str, int | None, str]:

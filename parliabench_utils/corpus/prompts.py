@@ -173,5 +173,7 @@ def _add_weights(prompts: list[dict], test: "pd.DataFrame") -> None:
 
 def _add_shards(prompts: list[dict], n_shards: int, rng) -> None:
     """Deal the prompts to `n_shards` shards after shuffling, so that every shard has every party's share of the work."""
+    if n_shards > len(prompts):
+        raise ValueError(f"n_shards is {n_shards}, but {len(prompts)} prompts were drawn: a shard would be empty")
     for place, index in enumerate(rng.permutation(len(prompts))):
         prompts[index]["shard"] = place % n_shards

@@ -9,7 +9,9 @@ and no training. All three are called in the same way.
 """
 
 import hashlib
+import json
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parliabench_utils.corpus.eurovoc import DOMAIN_CODES, concepts, domains_of
-from parliabench_utils.run.artefacts import ResumableJsonl
+from parliabench_utils.run.artefacts import ResumableJsonl, write_text
 from parliabench_utils.run.progress import progress
 from parliabench_utils.run.project import cache_folder
 
@@ -215,15 +217,45 @@ def _remembered(signature: str, texts: Sequence[str], titles: Sequence[str], ans
 
     keys = [_digest(f"{title}\n{text}") for text, title in zip(texts, titles, strict=True)]
     items = {key: item for key, *item in zip(keys, texts, titles, strict=True) if item[0].strip()}
-    path = cache_folder("topics") / f"{_digest(signature)[:16]}.jsonl"
-    with FileLock(f"{path}.lock"), ResumableJsonl(path, key=("sha256",)) as log:
+    path = cache_folder("topics") / f"{_digest(signature)[:16]}-v2.jsonl"
+    with FileLock(f"{path}.lock"):
+        _drop_damaged(path.with_name(f"{path.name}.partial"))
+        known = _answered(path, items, answer)
+    frame = pd.DataFrame([known.get(key, (None, None)) for key in keys], columns=["topic", "score"], dtype=object)
+    return frame.assign(score=frame["score"].astype(float).round(6))
+
+
+def _answered(path: Path, items: dict[str, list[str]], answer: Any) -> dict[str, Found]:
+    """Answers by key, those that the file lacks asked for and added to it."""
+    with ResumableJsonl(path, key=("sha256",)) as log:
         missing = {key: tuple(item) for key, item in items.items() if (key,) not in log.done}
         answers = zip(missing, answer(list(missing.values())), strict=True)
         for key, (topic, score) in progress(answers, "Topics", total=len(missing)):
-            log.append({"sha256": key, "topic": topic, "score": score})
-        known = {row["sha256"]: (row["topic"], row["score"]) for row in log.rows}
-    frame = pd.DataFrame([known.get(key, (None, None)) for key in keys], columns=["topic", "score"], dtype=object)
-    return frame.assign(score=frame["score"].astype(float).round(6))
+            kept = None if score != score else float(score)  # as JSON has it
+            log.append({"sha256": key, "topic": topic, "score": kept, "check": _check(key, topic, kept)})
+        return {row["sha256"]: (row["topic"], row["score"]) for row in log.rows}
+
+
+def _check(*answer: Any) -> str:
+    """Of a key and its answer, so that a changed line is found."""
+    return _digest(json.dumps(answer))[:16]
+
+
+def _drop_damaged(file: Path) -> None:
+    """Take lines out of a cache file that are not what their hash says: they are asked for again."""
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    sound = list(dict.fromkeys(line for line in lines if _is_sound(line)))
+    if len(sound) < len(lines):
+        warnings.warn(f"{len(lines) - len(sound)} cached topics are damaged and are asked for again", stacklevel=2)
+        write_text(file, "".join(line + "\n" for line in sound))
+
+
+def _is_sound(line: str) -> bool:
+    try:
+        row = json.loads(line)
+        return row["check"] == _check(row["sha256"], row["topic"], row["score"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
 
 
 def _digest(text: str) -> str:

@@ -7,6 +7,7 @@ speeches, notebook 05 uses it. Features come from the lower layers of MiniLM, wh
     read_acceptability(folder).logits(["My Lords, I beg to move."])
 """
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from parliabench_utils.metrics.tokens import split_sentences
+from parliabench_utils.models.packaged import file_sha256
 from parliabench_utils.run.artefacts import whole_file, write_json
 
 FILE = "acceptability.npz"
@@ -213,19 +215,17 @@ def _report(table: np.ndarray, labels: np.ndarray, held_out: np.ndarray, coeffic
 def _write(folder: Path, coefficients: np.ndarray, intercept: float, report: dict[str, Any]) -> None:
     with whole_file(folder / FILE) as temporary, temporary.open("wb") as file:
         np.savez(file, coefficients=coefficients.round(9), intercept=round(intercept, 9), encoder=report["encoder"])
-    write_json(folder / "acceptability.json", report)
+    write_json(folder / "acceptability.json", report | {"sha256": file_sha256(folder / FILE)})
 
 
 def read_acceptability(folder: Path) -> Acceptability:
-    """What `fit_acceptability` left in `folder`; FileNotFoundError names the stage to run."""
-    import json
-
-    from parliabench_utils.models.packaged import file_sha256
-
+    """What `fit_acceptability` left in `folder`; FileNotFoundError names the stage to run, ValueError a file that changed since."""
     path = Path(folder) / FILE
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not there: run 02_dataset first")
     report = json.loads((Path(folder) / "acceptability.json").read_text(encoding="utf-8"))
+    if (found := file_sha256(path)) != report.get("sha256"):
+        raise ValueError(f"{path} is not as 02_dataset wrote it (sha256 {found[:8]}…): run 02_dataset again")
     with np.load(path, allow_pickle=False) as data:
         values = data["coefficients"], float(data["intercept"]), str(data["encoder"])
-    return Acceptability(*values, fingerprint=file_sha256(path), auc=report["auc"])
+    return Acceptability(*values, fingerprint=found, auc=report["auc"])

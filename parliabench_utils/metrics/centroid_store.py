@@ -5,8 +5,8 @@ direction of a sum only, so a cell (party, orientation, debate, speaker, context
 something out is a subtraction. Every speech uses it, a member's or a model's: the debate and the speaker of its prompt
 never speak in its centroids.
 
-    write_centroids(run.stage_folder("02_dataset") / "shared", train, SentenceEncoder())
-    store = read_centroids(run.stage_folder("02_dataset") / "shared")
+    write_centroids(this_run.stage_folder("02_dataset") / "shared", train, SentenceEncoder())
+    store = read_centroids(this_run.stage_folder("02_dataset") / "shared")
     store.centroids("Party", without_debate=debate_id(sitting_id, section), without_speaker=speaker_id)
 """
 

@@ -101,8 +101,8 @@ def ask_all(
 ) -> list[Row]:
     """Ask groups of questions (each about one speech) into the JSONL file `path`, in their order, resuming what is there.
 
-    Columns after the ids: `score, parse_status, feedback, raw, prompt_sha256, attempts, seed, earlier` (status, raw text and seed of
-    failed attempts), `engine, versions`.
+    Columns after the ids: `score, parse_status, feedback, raw, finish_reason, prompt_sha256, attempts, seed, earlier` (status, raw
+    text and seed of failed attempts), `engine, versions`.
     """
     key = tuple(groups[0][0].ids) if groups else ("prompt_id",)
     place = {tuple(q.ids.values()): n for n, q in enumerate(q for group in groups for q in group)}
@@ -146,14 +146,14 @@ def _replies(questions: list[Question], seeds: list[int], engine, cache: Judgeme
     known = [cache.get(q.prompt, seed) if cache and q.use_cache else None for q, seed in pairs]
     if engine.whole_speech and None in known:
         known = [None] * len(pairs)
-    asked = [pair for pair, raw in zip(pairs, known, strict=True) if raw is None]
+    asked = [pair for pair, kept in zip(pairs, known, strict=True) if kept is None]
     fresh = iter(engine.ask([q.prompt for q, _ in asked], [seed for _, seed in asked]) if asked else [])
-    replies = [next(fresh) if raw is None else Reply(raw, engine.read(raw)) for raw in known]
-    for (question, seed), raw, reply in zip(pairs, known, replies, strict=True):
-        if cache and raw is not None:
+    replies = [next(fresh) if kept is None else Reply(kept[0], engine.read(*kept), kept[1]) for kept in known]
+    for (question, seed), kept, reply in zip(pairs, known, replies, strict=True):
+        if cache and kept is not None:
             cache.used += 1
         elif cache and question.use_cache and reply.judgement.status not in NOT_THE_JUDGES:
-            cache.put(question.prompt, seed, reply.raw)
+            cache.put(question.prompt, seed, reply.raw, reply.finish)
     return replies
 
 
@@ -164,6 +164,7 @@ def _row(question: Question, reply: Reply, attempt: int, seed: int, engine, befo
         "parse_status": reply.judgement.status,
         "feedback": reply.judgement.feedback,
         "raw": reply.raw,
+        "finish_reason": reply.finish,
         "prompt_sha256": question.prompt.sha256,
         "attempts": attempt,
         "seed": seed,

@@ -1,8 +1,8 @@
 """Two ways to put a question to a judge in process: a constrained ending, or free text. `judge_server` is the third.
 
 Used by notebook 07 through `metrics.judge`. Every engine has `ask(prompts, seeds) -> list[Reply]` in the prompts' order,
-`read(raw) -> Judgement` for a reply that is on disk already, a `signature` with everything that shapes its replies, `versions`, and
-`whole_speech`: true when the prompts of one speech are to be asked together, and nothing else with them.
+`read(raw, finish) -> Judgement` for a reply that is on disk already, a `signature` with everything that shapes its replies,
+`versions`, and `whole_speech`: true when the prompts of one speech are to be asked together, and nothing else with them.
 
     engine = open_engine(read_judge_spec("smollm2-constrained"))
     engine.ask(judge_prompts(spec, speech), seeds=[0] * 6)[0].judgement.score      # between 1 and 10
@@ -12,10 +12,11 @@ import json
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from parliabench_utils.metrics.judge_parsing import Judgement, parse_judgement
+from parliabench_utils.metrics.judge_parsing import THINKS, Judgement, parse_judgement
 from parliabench_utils.models.judge_prompting import JudgePrompt, JudgeSpec
 from parliabench_utils.models.loading import LoadedModel, load_model
 from parliabench_utils.models.sampling import Sampling, decode_batch
+from parliabench_utils.run.project import public_url
 
 MIN_NEW_TOKENS = 100  # a verdict with a sentence of reason; with less room a prompt is too long to be asked
 CUT = "\x1e"  # marks the end of the shared part inside a rendered chat; `as_data` removes it from speeches
@@ -23,10 +24,11 @@ CUT = "\x1e"  # marks the end of the shared part inside a rendered chat; `as_dat
 
 @dataclass(frozen=True)
 class Reply:
-    """A judge's reply: raw text as kept on disk, and how it reads."""
+    """A judge's reply: raw text as kept on disk, how it reads, and why it ended (`stop`, `length`; empty where nobody says)."""
 
     raw: str
     judgement: Judgement
+    finish: str = ""
 
 
 TOO_LONG = Reply("", Judgement(None, "prompt-too-long"))
@@ -41,7 +43,9 @@ def open_engine(spec: JudgeSpec, points: int = 10, server_url: str = ""):
 
         return ServerEngine(spec, server_url, points)
     if server_url:
-        raise ValueError(f"judge {spec.name!r} runs in process, but server_url is {server_url!r}: empty one of the two")
+        raise ValueError(
+            f"judge {spec.name!r} runs in process, but server_url is {public_url(server_url)!r}: empty one of the two"
+        )
     loaded = load_model(spec.model, precision=spec.precision)
     return (TextEngine if spec.ending == "free" else ConstrainedEngine)(loaded, spec, points)
 
@@ -111,7 +115,7 @@ class ConstrainedEngine:
         raw = json.dumps(record | ({"feedback": feedback} if feedback else {}), ensure_ascii=False)
         return Reply(raw, self.read(raw))
 
-    def read(self, raw: str) -> Judgement:
+    def read(self, raw: str, finish: str = "") -> Judgement:
         """The score that follows from a reply's distribution, at 6 decimals."""
         record = json.loads(raw)
         feedback = record.pop("feedback", "")
@@ -123,8 +127,8 @@ class ConstrainedEngine:
     def _feedback(self, prompts: list[JudgePrompt], seeds: list[int]) -> list[str]:
         """Free feedback of each prompt, cut where the judge closes it or begins a verdict."""
         ids = [_encoded(self.loaded, q.text, "<feedback>") for q in prompts]
-        texts = _generated(self.loaded, self.spec, ids, seeds, self.spec.feedback_tokens)
-        return [text.split("</feedback>")[0].split("<score>")[0].strip() for text in texts]
+        texts = _generated(self.loaded, self.spec, ids, seeds, self.spec.feedback_tokens, plain=True)
+        return [text.split("</feedback>")[0].split("<score>")[0].strip() for text, _ in texts]
 
     def distribution(self, prompts: list[JudgePrompt]):
         """Probabilities of 1 to `points` without feedback, shape (n_prompts, points), rows sum to 1."""
@@ -196,6 +200,7 @@ class TextEngine:
         longest row, so that a longer neighbour would change a reply.
         """
         ids = [_encoded(self.loaded, q.text) for q in prompts]
+        thinking = opened_thoughts(self.loaded.tokenizer)
         switch, most = self.spec.context_switch, self.spec.max_new_tokens
         batches: dict[tuple[int, bool], list[int]] = {}
         for n, prompt in enumerate(ids):
@@ -204,13 +209,14 @@ class TextEngine:
         for (room, _), rows in batches.items():
             if room:
                 raws = _generated(self.loaded, self.spec, [ids[n] for n in rows], [seeds[n] for n in rows], room)
-                for n, raw in zip(rows, raws, strict=True):
-                    replies[n] = Reply(raw, self.read(raw))
+                for n, (text, finish) in zip(rows, raws, strict=True):
+                    raw = thinking + text
+                    replies[n] = Reply(raw, self.read(raw, finish), finish)
         return replies
 
-    def read(self, raw: str) -> Judgement:
+    def read(self, raw: str, finish: str = "") -> Judgement:
         """`parse_judgement` on this scale."""
-        return parse_judgement(raw, (1, self.points))
+        return parse_judgement(raw, (1, self.points), cut=finish == "length")
 
 
 def _encoded(loaded: LoadedModel, user: str, answer: str = "") -> list[int]:
@@ -218,15 +224,25 @@ def _encoded(loaded: LoadedModel, user: str, answer: str = "") -> list[int]:
     return loaded.tokenizer.encode(chat_text(loaded.tokenizer, user) + answer, add_special_tokens=False)
 
 
-def _generated(loaded: LoadedModel, spec: JudgeSpec, ids: list[list[int]], seeds: list[int], limit: int) -> list[str]:
-    """Newly generated text only, without the prompt."""
+def _generated(
+    loaded: LoadedModel, spec: JudgeSpec, ids: list[list[int]], seeds: list[int], limit: int, plain: bool = False
+) -> list[tuple[str, str]]:
+    """Newly generated text without the prompt, and why it ended. Some families mark their thoughts by special tokens: they stay,
+    but for `plain` text, which is put into a prompt again.
+    """
     tokenizer, sampling = loaded.tokenizer, Sampling(spec.temperature, spec.top_p, 1.0)
     stops = tokenizer.convert_tokens_to_ids(loaded.spec.stop)
     new = decode_batch(loaded.model, ids, seeds, sampling, limit, stops, tokenizer.pad_token_id)
-    return [tokenizer.decode(answer, skip_special_tokens=True) for answer, _ in new]
+    return [(tokenizer.decode(answer, skip_special_tokens=plain), finish) for answer, finish in new]
 
 
 def chat_text(tokenizer, user: str) -> str:
     """One user turn in the model's chat template, open for the assistant's answer."""
     turn = [{"role": "user", "content": user}]
     return tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+
+
+def opened_thoughts(tokenizer) -> str:
+    """The mark that begins thoughts, where the chat template itself ends in it; else nothing."""
+    prompt = chat_text(tokenizer, "").rstrip()
+    return next((mark.group() for mark in THINKS.finditer(prompt) if mark.end() == len(prompt)), "")

@@ -1,28 +1,81 @@
-"""Read a judge's reply: the last verdict counts, and what cannot be read is missing with a reason, never a number.
+"""Read a judge's reply: thoughts are no verdict, the last verdict counts, and what has two readings is missing, never a number.
 
 Notebook 07. The paper gives missing values the score -1 (section 10.8.1); averaged, that would lower a mean, so here a
 failure has the score None and its reason stays in `status`.
 
 >>> parse_judgement("<feedback>Clear.</feedback><score>8</score>")
 Judgement(score=8.0, status='ok', feedback='Clear.')
+>>> parse_judgement("<think>Perhaps <score>4</score>, but")
+Judgement(score=None, status='truncated', feedback='')
 """
 
+import json
 import re
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-OPEN = re.compile(r"<\s*score\s*>", re.IGNORECASE)
-CLOSE = re.compile(r"<\s*/\s*score\s*>", re.IGNORECASE)
-FEEDBACK_OPEN = re.compile(r"<\s*feedback\s*>", re.IGNORECASE)
-FEEDBACK_CLOSE = re.compile(r"<\s*/\s*feedback\s*>", re.IGNORECASE)
-# "Score: 8", "**Score** is 8/10": a verdict of a judge that forgot its tags
-UNTAGGED = re.compile(r"\bscore\b[\s*_:=]{0,8}(?:(?:is|of)\b)?[\s*_:=]{0,8}(?=[-−0-9])([^\n]*)", re.IGNORECASE)
+# How families of reasoning models mark their thoughts. Tags: Qwen, DeepSeek, Phi (<think>), EXAONE (<thought>), Seed (<seed:think>),
+# Magistral ([THINK]), Kimi (◁think▷), Cohere (<|START_THINKING|>), OpenThinker (<|begin_of_thought|>). Then gpt-oss' channels, with
+# their marks and without, Gemma's, MedGemma's and Apertus'; Granite's, Apriel's and HuatuoGPT's plain words.
+THOUGHT = (
+    r"(?:(?:seed:|longcat_|inner_)?(?:think(?:ing)?|thoughts?)|reason(?:ing)?|reflection|analysis|scratchpad"
+    r"|(?:inner_)?monologue|chain_of_thought|cot)"
+)
+THINKS = re.compile(
+    rf"<\|?\s*(?:begin_of_|start_)?{THOUGHT}\b[^<>|]{{0,40}}\|?>|\[think(?:ing)?\]|◁think▷"
+    r"|<\|channel\|?>\s*(?:analysis|commentary|thought)|\A\s*(?-i:analysis(?=[A-Z]))|<unused94>|<\|inner_prefix\|>"
+    r"|^here(?: is|'s) my thought process:|^#+ *thinking\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+SPEAKS = re.compile(
+    rf"<\s*/\s*{THOUGHT}\s*>|<\|\s*(?:/|end_of_|end_){THOUGHT}\s*\|>|\[/think(?:ing)?\]|◁/think▷"
+    r"|<\|channel\|>\s*final\b[^<]{0,40}<\|message\|>|(?-i:assistantfinal)|<channel\|>|<unused95>|<\|inner_suffix\|>"
+    r"|^here(?: is|'s) my response:|\[begin final response\]|^#+ *final response\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+END_OF_TURN = re.compile(r"<\|(?:im_end|eot_id|end|endoftext|end_of_text|return)\|>|<end_of_turn>|</s>|<eos>")
+WRAPPER = re.compile(
+    r"<\s{0,3}/?\s{0,3}(?:answer|final_answer|response|output)\s{0,3}>|<\|[^<>|\s]{1,40}\|>|\[end final response\]",
+    re.IGNORECASE,
+)
+TAG = re.compile(r"<\s{0,3}(?P<close>/?)\s{0,3}(?P<name>score|feedback)\s{0,3}>", re.IGNORECASE)
 # a number that is no part of a word or of a version such as 1.2.3, with what it is measured against ("/10", "out of 10", "%")
 NUMBER = re.compile(
     r"(?<![\w.,])(?P<value>[-−]?[0-9]+(?:[.,][0-9]+)?)(?![\w]|[.,][0-9])"
-    r"(?:\s?\(?(?:/|out\s+of|of)\s?(?P<of>[0-9]+)|\s?(?P<percent>%))?",
+    r"(?:\s?\(?(?:/|out\s+of|of)\s?(?P<of>[0-9]+)\)?|\s?(?P<percent>%))?",
     re.IGNORECASE,
 )
+NAMES = r"(?:score|rating|verdict|grade|mark)"
+ALONE = r"[-−]?[0-9]+(?:[.,][0-9]+)?(?: ?(?:/|out of) ?[0-9]+)?"
+LINE_START = r"^[ \t*_#•·-]*(?:(?:my|the|final|overall|total)[ _]){0,2}"
+# A line that begins with its verdict: "Score: 8", "**Final score** is 8/10"; "Score 8" alone, or "# Score" with 8 under it.
+# "Score 8: well argued" quotes a line of the rubric.
+VERDICT_LINE = re.compile(
+    rf"{LINE_START}{NAMES}\b(?: ?\([^()\n]*\)| out of [0-9]+)?[ \t*_]*(?:[:=–—-]|\bis\b)[ \t*_=`(\[]*(?P<said>[-−]?[0-9][^\n]*)"
+    rf"|{LINE_START}{NAMES}[ \t*_:=]*(?:\n\s*|[ \t])[*_`]*(?P<alone>{ALONE})[*_`. \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+# a verdict inside a sentence: "the score is 7", "I give it a score of 7", "I rate it 7/10"
+GIVES = r"\b(?:give|assign|award|rate|deserves|merits|earns)\b[^.!?\n0-9]{0,60}?"
+MENTION = re.compile(
+    rf"\b{NAMES}\b\s{{0,3}}(?:[:=]|\bis\b)[\s*_]{{0,5}}(?=(?P<named>[-−]?[0-9][^\n]{{0,80}}))"
+    rf"|{GIVES}\b{NAMES}\s+of\s+[*_]{{0,3}}(?=(?P<of_a>[-−]?[0-9][^\n]{{0,80}}))"
+    rf"|{GIVES}(?=(?P<against>[0-9]+(?:[.,][0-9]+)?\s?(?:/|out of)[^\n]{{0,80}}))",
+    re.IGNORECASE,
+)
+WEIGHED = re.compile(r"\b(?:to|if|unless|not|never|cannot|could|might|should|would(?!\W*\Z))\b|n['’]t\b", re.IGNORECASE)
+QUOTED = re.compile(r"[\"“«][^\"”»\n]*[\"”»]|‘[^’\n]*’|(?<!\w)'[^'\n]*'(?!\w)|^[ \t]*>[^\n]*$", re.MULTILINE)
+# "7-8", "7 or 8", "7, no, 8": a second number on equal terms
+SECOND = re.compile(
+    r"[\s*_]*(?:[-–—~→&|/]|->|\.{2,}|…|[,;]|\b(?:to|or|and|then)\b)\s*"
+    r"(?:(?:no|or|maybe|perhaps|possibly|rather|actually|even|but|then|wait)\b[\s,]*){0,3}[*_]*[-−]?[0-9]",
+    re.IGNORECASE,
+)
+KEYS = ("score", "rating", "verdict", "grade", "mark", "overall_score", "final_score", "overall_rating", "final_rating")
+REASON_KEYS = ("feedback", "reason", "reasons", "reasoning", "explanation", "rationale", "justification", "comment")
+KEYED = re.compile(rf"[\"'“‘]?\b(?:{'|'.join(KEYS)})[\"'”’]?\s*:\s*(?P<said>[^,}}\n]*)", re.IGNORECASE)
+MOST_OBJECTS = 50  # that are looked for in one reply
 REFUSAL = re.compile(
     r"\bas an ai\b|\bi(?:['’]m| am) (?:unable|not able|sorry)"
     r"|\bi (?:cannot|can['’]t|will not|won['’]t|must decline)\b",
@@ -35,9 +88,10 @@ class Judgement:
     """One judgement. `score` lies within the scale, or is None and `status` names the reason.
 
     A status that begins with "ok" has a score: `ok`, `ok-decimal` (7.5), `ok-lenient` (8/10, **8**, Score: 8, capitals),
-    `ok-untagged`, `ok-unclosed-feedback`, `ok-truncated` (the reply ends inside the score tag), `ok-weighted` (mean over
-    the scale, from the constrained ending). Without a score: `empty`, `refusal`, `truncated`, `no-score`, `no-number`,
-    `ambiguous`, `wrong-scale`, `out-of-range`; an engine adds `no-answer` and `prompt-too-long`.
+    `ok-untagged` (a line or a sentence says it), `ok-json`, `ok-unclosed-feedback`, `ok-truncated` (the reply ends inside the score
+    tag), `ok-weighted` (mean over the scale, from the constrained ending). Without a score: `empty`, `refusal`, `truncated` (cut off,
+    or nothing but thoughts), `no-score`, `no-number`, `ambiguous` (two readings), `wrong-scale`, `out-of-range`; an engine adds
+    `no-answer` and `prompt-too-long`.
     """
 
     score: float | None
@@ -45,88 +99,285 @@ class Judgement:
     feedback: str = ""
 
 
-def parse_judgement(text: str, scale: tuple[int, int] = (1, 10)) -> Judgement:
+class Reading(NamedTuple):
+    """One way to read a reply: a score, or None with the reason; where in the text it stands."""
+
+    score: float | None
+    status: str
+    start: int
+    end: int
+    asked: bool = False  # in the form that was asked for: right behind closed feedback
+
+
+def parse_judgement(text: str, scale: tuple[int, int] = (1, 10), cut: bool = False) -> Judgement:
     """Score, status and feedback of a reply; `text` is newly generated text only, without the prompt.
 
-    Never raises for a string: random text gives a status. Escaped tags (`&lt;score&gt;`, as speeches are quoted in our
-    prompts) are no verdict.
+    `cut`: the reply was stopped at its limit of tokens (`finish_reason: length`), so that only a closed verdict counts. Never raises
+    for a string: random text gives a status. Escaped tags (`&lt;score&gt;`, as speeches are quoted in our prompts) are no verdict.
     """
     text = INVISIBLE.sub("", text)
     if not text.strip():
-        return Judgement(None, "empty")
-    body, start, status = _last_verdict(text)
-    feedback, unclosed = _feedback(text[:start])
-    if body is None:
-        return Judgement(None, _why_missing(text, unclosed), feedback)
+        return Judgement(None, "truncated" if cut else "empty")
+    spoken, thinking = without_thoughts(text)
+    judgement = _spoken_judgement(spoken, scale, cut) if spoken.strip() else Judgement(None, "truncated")
+    if thinking and judgement.status == "no-score":
+        return Judgement(None, "truncated", judgement.feedback)
+    return judgement
+
+
+def without_thoughts(text: str) -> tuple[str, bool]:
+    """(what the judge says after it has thought, whether it was still thinking at the end).
+
+    Thoughts that a template opened have no opening mark: everything before the last closing one goes.
+    """
+    ends = list(SPEAKS.finditer(text))
+    spoken = text[ends[-1].end() :] if ends else text
+    thinking = THINKS.search(spoken)
+    spoken = END_OF_TURN.split(spoken[: thinking.start()] if thinking else spoken, maxsplit=1)[0]
+    return WRAPPER.sub("\n", spoken), bool(thinking)
+
+
+def _spoken_judgement(text: str, scale: tuple[int, int], cut: bool) -> Judgement:
+    """By its score tags; else by JSON and lines that begin with a verdict; else by a sentence. Feedback that is closed says none."""
+    tags, spans = _tags_outside_feedback(text)
+    verdicts = _tagged(text, tags, scale, cut)
+    outside = _blanked(text, [*spans, *((v.start, v.end) for v in verdicts)])
+    elsewhere = [*_json_readings(outside, scale), *_line_readings(outside, scale, cut)]
+    reading = _last_verdict(text, verdicts, cut) if verdicts else _agreed(elsewhere or _mentions(outside, scale, cut))
+    feedback, unclosed = _feedback(text[: reading.start] if reading else text)
+    if reading is None:
+        return Judgement(None, _why_missing(text, unclosed, cut), feedback)
+    if reading.score is not None and any(r.score not in (None, reading.score) for r in elsewhere):
+        return Judgement(None, "ambiguous", feedback)
+    if not verdicts:
+        feedback = _json_reasons(text) or feedback or text[reading.end :].strip()
+    return Judgement(reading.score, reading.status, feedback)
+
+
+def _tags_outside_feedback(text: str) -> tuple[list[re.Match], list[tuple[int, int]]]:
+    """Score and feedback tags that stand in no closed feedback, in order, and where closed feedback stands."""
+    kept: list[re.Match] = []
+    spans, opened = [], None
+    for tag in TAG.finditer(text):
+        if tag["name"].lower() == "feedback" and tag["close"] and opened is not None:
+            spans.append((kept[opened].start(), tag.end()))
+            del kept[opened:]
+            opened = None
+        elif tag["name"].lower() == "feedback" and not tag["close"] and opened is None:
+            opened = len(kept)
+        kept.append(tag)
+    return kept, spans
+
+
+def _blanked(text: str, spans: list[tuple[int, int]]) -> str:
+    """`text` with spaces in the given spans: the rest stays where it is."""
+    parts, place = [], 0
+    for start, end in sorted(spans):
+        parts += [text[place:start], " " * (end - max(start, place))]
+        place = max(end, place)
+    return "".join([*parts, text[place:]])
+
+
+def _tagged(text: str, tags: list[re.Match], scale: tuple[int, int], cut: bool) -> list[Reading]:
+    """The verdicts in score tags, in order; one that is opened and left empty counts where there is no other."""
+    found, empty = [], []
+    for before, tag, after in zip([None, *tags], tags, [*tags[1:], None], strict=False):
+        if tag["name"].lower() == "feedback" or tag["close"]:
+            continue
+        closed = after is not None and after["name"].lower() == "score" and bool(after["close"])
+        body = text[tag.end() : after.start() if after else len(text)]
+        exact = closed and (tag.group(), after.group()) == ("<score>", "</score>")
+        state = "ok" if exact else "ok-lenient" if after else "ok-truncated"
+        end = after.end() if closed else tag.end() + len(body)
+        behind = before is not None and before["name"].lower() == "feedback" and before["close"]
+        asked = bool(behind) and not text[before.end() : tag.start()].strip()
+        reading = Reading(*_read_body(body, state, scale, cut), tag.start(), end, asked)
+        (found if closed or body.strip() else empty).append(reading)
+    closes = [tag for tag in tags if tag["name"].lower() == "score" and tag["close"]]
+    if not found and not empty and closes:  # "8</score>": the opening tag is missing
+        start = max(text.rfind(mark, 0, closes[-1].start()) for mark in "\n>") + 1
+        score, status = _read_body(text[start : closes[-1].start()], "ok-lenient", scale, cut)
+        return [Reading(score, status, start, closes[-1].end())]
+    return found or empty[-1:]
+
+
+def _read_body(body: str, state: str, scale: tuple[int, int], cut: bool) -> tuple[float | None, str]:
+    """Score and status of what stands in a score tag that is `state`."""
     score, reading = _read_number(body, scale)
+    if state == "ok-truncated" and (cut or not body.strip()):
+        return None, "truncated"
     if score is None:
-        empty_end = status == "ok-truncated" and not body.strip()
-        return Judgement(None, "truncated" if empty_end else reading, feedback)
-    if status == "ok-truncated" and str(scale[1]).startswith(body.strip()) and score != scale[1]:
-        return Judgement(None, "truncated", feedback)  # "<score>1" may be the beginning of 10
-    if status == "ok" and reading == "ok" and unclosed:
-        status = "ok-unclosed-feedback"
-    return Judgement(score, reading if status == "ok" else status, feedback)
+        return None, reading
+    if state == "ok-truncated" and str(scale[1]).startswith(body.strip()) and score != scale[1]:
+        return None, "truncated"  # "<score>1" may be the beginning of 10
+    return score, reading if state == "ok" else state
 
 
-def _last_verdict(text: str) -> tuple[str | None, int, str]:
-    """(text of the last verdict or None, where it starts, status so far)."""
-    opens = list(OPEN.finditer(text))
-    if opens:
-        return _tagged(text, opens)
-    closes = list(CLOSE.finditer(text))
-    if closes:  # "8</score>": the opening tag is missing
-        line_start = max(text.rfind(mark, 0, closes[-1].start()) for mark in "\n>") + 1
-        return text[line_start : closes[-1].start()], line_start, "ok-lenient"
-    named = list(UNTAGGED.finditer(text))
-    if named:
-        return named[-1].group(1), named[-1].start(), "ok-untagged"
-    if NUMBER.fullmatch(text.strip(" \n\t*_`.")):
-        return text, 0, "ok-untagged"
-    return None, len(text), ""
+def _last_verdict(text: str, verdicts: list[Reading], cut: bool) -> Reading:
+    """The last tagged verdict. It has no score where an earlier one in the form that was asked for differs, or where it is not the
+    reply's end and any earlier one differs (a speech may be quoted there), or where it stands inside reasons that go on.
+    """
+    last = verdicts[-1]
+    others = [v for v in verdicts if v.score is not None and v.score != last.score]
+    after = TAG.sub("", text[last.end :]).strip(" \n\t*_`")
+    final = not re.search(r"\w", after)
+    unclosed = _feedback(text[: last.start])[1]
+    if last.score is None:
+        return last
+    if others and (after or any(v.asked for v in others)):
+        return last._replace(score=None, status="ambiguous")
+    if (unclosed and (cut or not final)) or (cut and not final and not last.asked):
+        return last._replace(score=None, status="truncated")
+    return last._replace(status="ok-unclosed-feedback") if last.status == "ok" and unclosed else last
 
 
-def _tagged(text: str, opens: list[re.Match]) -> tuple[str, int, str]:
-    last = opens[-1]
-    close = CLOSE.search(text, last.end())
-    if close:
-        exact = last.group() == "<score>" and close.group() == "</score>"
-        return text[last.end() : close.start()], last.start(), "ok" if exact else "ok-lenient"
-    rest = text[last.end() :]
-    if not rest.strip() and len(opens) > 1 and not CLOSE.search(text, opens[-2].end()):
-        return text[opens[-2].end() : last.start()], opens[-2].start(), "ok-lenient"  # "<score>8<score>"
-    return rest, last.start(), "ok-truncated"
+def _agreed(readings: list[Reading]) -> Reading | None:
+    """The first reading where all say the same; `ambiguous` where they do not; None for none."""
+    if len({r.status if r.score is None else r.score for r in readings}) > 1:
+        return readings[0]._replace(score=None, status="ambiguous")
+    return readings[0] if readings else None
+
+
+def _line_readings(text: str, scale: tuple[int, int], cut: bool) -> list[Reading]:
+    """Lines outside JSON that begin with a verdict, and a first or last line that is nothing but a number."""
+    if text.count("{") > text.count("}"):
+        text = text[: text.index("{")]
+    found = [(m["said"] or m["alone"], m.start(), m.end()) for m in VERDICT_LINE.finditer(text)]
+    lines = [line for line in re.finditer(r"[^\n]+", text) if line.group().strip()]
+    for line in {line.start(): line for line in (*lines[:1], *lines[-1:])}.values():
+        said = line.group().strip(" \t*_`()[]" + ("." if len(lines) == 1 else ""))
+        if re.fullmatch(ALONE, said, re.IGNORECASE):
+            found.append((said, line.start(), line.end()))
+    open_end = len(text.rstrip(" \t")) if cut else -1
+    return [
+        Reading(None, "truncated", start, end)
+        if end >= open_end >= 0
+        else Reading(*_read_said(said, scale, "ok-untagged"), start, end)
+        for said, start, end in found
+    ]
+
+
+def _mentions(text: str, scale: tuple[int, int], cut: bool) -> list[Reading]:
+    """Verdicts inside sentences that weigh nothing else and quote nobody; none of a reply that was cut."""
+    plain = QUOTED.sub(lambda quoted: " " * len(quoted.group()), text)
+    found = []
+    for match in MENTION.finditer("" if cut else plain):
+        sentence = re.split(r"[.!?\n]", plain[max(0, match.start() - 200) : match.start()])[-1]
+        if not WEIGHED.search(sentence):
+            said = match["named"] or match["of_a"] or match["against"]
+            found.append(Reading(*_read_said(said, scale, "ok-untagged"), match.start(), match.end()))
+    return found
+
+
+def _read_said(said: str, scale: tuple[int, int], status: str) -> tuple[float | None, str]:
+    """What a line or a sentence says where its number begins; what follows may explain it, or name a second number."""
+    number = NUMBER.match(said)
+    if number is None:
+        return None, "no-number"
+    if SECOND.match(said, number.end()):
+        return None, "ambiguous"
+    score, reading = _value(number, scale)
+    return score, reading if score is None else status
+
+
+def _json_readings(text: str, scale: tuple[int, int]) -> list[Reading]:
+    """The verdict of every JSON object in the text, the outermost of each. None where an object is not closed."""
+    if "{" not in text or text.count("{") > text.count("}"):
+        return []
+    found = []
+    for start, end, value in _objects(text):
+        said = _outermost(value, KEYS)
+        if len({str(v) for v in said}) > 1:
+            found.append(Reading(None, "ambiguous", start, end))
+        elif said:
+            score, reading = _read_number(str(said[0]), scale)
+            found.append(Reading(score, reading if score is None else "ok-json", start, end))
+    if found:
+        return found
+    region = text[text.index("{") : text.rindex("}") + 1]  # single quotes, a comma too many: nearly JSON
+    read = [(m, *_read_number(m["said"], scale)) for m in KEYED.finditer(region)]
+    offset = text.index("{")
+    return [Reading(s, (s is None and r) or "ok-json", offset + m.start(), offset + len(region)) for m, s, r in read]
+
+
+def _objects(text: str) -> list[tuple[int, int, dict]]:
+    """JSON objects in a text with their places, those inside others left out."""
+    found, place, decoder = [], 0, json.JSONDecoder(strict=False)
+    for _ in range(MOST_OBJECTS):
+        place = text.find("{", place)
+        if place < 0:
+            break
+        try:
+            value, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            place += 1
+            continue
+        found.append((place, end, value))
+        place = end
+    return found
+
+
+def _outermost(value: Any, keys: tuple[str, ...]) -> list[Any]:
+    """Values of the keys nearest to the outside of nested JSON; a number in words of its own stays what it is."""
+    level = [value]
+    while level:
+        named = [
+            (str(k).lower().replace(" ", "_"), v) for part in level if isinstance(part, dict) for k, v in part.items()
+        ]
+        said = [v for k, v in named if k in keys and not isinstance(v, dict)]
+        if said:
+            return said
+        level = [v for _, v in named] + [v for part in level if isinstance(part, list) for v in part]
+    return []
+
+
+def _json_reasons(text: str) -> str:
+    """The reasons in a reply's JSON, or nothing."""
+    reasons = [r for _, _, value in _objects(text) for r in _outermost(value, REASON_KEYS) if isinstance(r, str)]
+    return reasons[0].strip() if reasons else ""
 
 
 def _read_number(body: str, scale: tuple[int, int]) -> tuple[float | None, str]:
     """(score, "ok", "ok-decimal" or "ok-lenient") or (None, reason) for the text of one verdict."""
-    low, high = scale
     found = list(NUMBER.finditer(body))
     if not found:
         return None, "no-number"
-    values = {float(match["value"].replace("−", "-").replace(",", ".")) for match in found}
-    if len(values) > 1:
+    if len({_float(match["value"]) for match in found}) > 1:
         return None, "ambiguous"
-    if any(match["percent"] or (match["of"] and float(match["of"]) != high) for match in found):
+    read = [_value(match, scale) for match in found]
+    score, reading = next((r for r in read if r[0] is None), read[0])
+    return score, "ok-lenient" if reading == "ok" and not body.strip().isdecimal() else reading
+
+
+def _value(match: re.Match, scale: tuple[int, int]) -> tuple[float | None, str]:
+    """(score, "ok" or "ok-decimal") of one number, or (None, reason) where it lies on another scale or outside this one."""
+    low, high = scale
+    if match["percent"] or (match["of"] and float(match["of"]) != high):
         return None, "wrong-scale"
-    (value,) = values
+    value = _float(match["value"])
     if not low <= value <= high:
         return None, "out-of-range"
-    if value != int(value):
-        return value, "ok-decimal"
-    return value, "ok" if body.strip().isdecimal() else "ok-lenient"
+    return value, "ok" if value == int(value) else "ok-decimal"
+
+
+def _float(text: str) -> float:
+    return float(text.replace("−", "-").replace(",", "."))
 
 
 def _feedback(before: str) -> tuple[str, bool]:
     """(feedback in the text before the verdict, whether its tag was left open)."""
-    opened = FEEDBACK_OPEN.search(before)
-    closes = list(FEEDBACK_CLOSE.finditer(before))
-    start = opened.end() if opened else 0
-    end = closes[-1].start() if closes and closes[-1].start() >= start else len(before)
-    return before[start:end].strip(), bool(opened) and end == len(before)
+    tags = [tag for tag in TAG.finditer(before) if tag["name"].lower() == "feedback"]
+    opened = next((tag.end() for tag in tags if not tag["close"]), None)
+    closed = next((tag.start() for tag in reversed(tags) if tag["close"] and tag.start() >= (opened or 0)), None)
+    return before[opened or 0 : closed].strip(), opened is not None and closed is None
 
 
-def _why_missing(text: str, unclosed_feedback: bool) -> str:
+def _why_missing(text: str, unclosed_feedback: bool, cut: bool) -> str:
+    if cut:
+        return "truncated"
     if REFUSAL.search(text):
         return "refusal"
-    return "truncated" if unclosed_feedback or re.search(r"<\s*/?\s*[a-z]*\s*$", text, re.IGNORECASE) else "no-score"
+    open_end = (
+        unclosed_feedback or text.count("{") > text.count("}") or re.search(r"<\s*/?\s*[a-z]*\s*$", text[-40:], re.I)
+    )
+    return "truncated" if open_end else "no-score"

@@ -59,11 +59,17 @@ def failure_table(frame: pd.DataFrame) -> pd.DataFrame:
     return table[columns].reset_index()
 
 
-def sample_speeches(speeches: dict[tuple[str, str], list[Row]], n: int) -> list[Row]:
-    """`n` speeches, prompt by prompt over all sets (model, type), so that each set has as many and answers the same prompts."""
-    by_prompt = [{s["prompt_id"]: s for s in spoken} for spoken in speeches.values()]
+def sample_speeches(speeches: dict[tuple[str, str], list[Row]], n: int, seed: int = 42) -> list[Row]:
+    """At least `n` speeches: prompts drawn by `seed` from those that all sets (model, type) answered, of each all sets.
+
+    A larger `n` adds to the prompts of a smaller one. Of several variants the first counts; a set without any speech is left
+    out.
+    """
+    by_prompt = [{s["prompt_id"]: s for s in reversed(spoken)} for spoken in speeches.values() if spoken]
     shared = sorted(set.intersection(*map(set, by_prompt))) if by_prompt else []
-    return [own[prompt] for prompt in shared for own in by_prompt][:n]
+    random.Random(row_seed(seed, "trust sample")).shuffle(shared)
+    n_prompts = -(-n // max(len(by_prompt), 1))
+    return [own[prompt] for prompt in shared[:n_prompts] for own in by_prompt]
 
 
 def controls_of(speech: Row, others: list[Row], seed: int) -> dict[str, Row]:

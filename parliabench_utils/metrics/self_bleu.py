@@ -1,8 +1,9 @@
 """Self-BLEU: how much of a text the other texts of its group have said too (paper 4.1 (1); Zhu et al. 2018).
 
-Used by notebook 05. Each text is scored against all the *others*, as NLTK's `sentence_bleu` with method-1 smoothing
-does, but for the whole group at once: an n-gram's highest count, its owner and the runner-up are all that a text must
-know. The value grows with the number of references: compare groups of equal size only, or give `k`.
+Used by notebooks 05 and 08. Each text is scored against all the *others*, as NLTK's `sentence_bleu` with method-1
+smoothing does, but for the whole group at once: an n-gram's highest count, its owner and the runner-up are all that a
+text must know. The value grows with the number of references, and it depends on what they answer: sets of speeches are
+compared by `comparable`, which gives every set as many speeches to the same prompts; groups of texts by `k`.
 
 >>> self_bleu(["a b c d e", "a b c d e", "v w x y z"]).round(6)
 array([1., 1., 0.])
@@ -12,10 +13,13 @@ import random
 from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
+import pandas as pd
 
 from parliabench_utils.metrics.tokens import SIGNATURE, words
 
 EPSILON = 0.1  # NLTK's method 1: this replaces a count of no matches
+GROUP_COLUMNS = {"prompt": "prompt_id", "context": "context_id", "model": "model"}
+SET = ["model", "type"]
 
 
 def signature(group: str, max_n: int = 4, k: int | None = None, seed: int = 42) -> str:
@@ -46,6 +50,54 @@ def self_bleu(
         group = [texts[i] for i in rows]
         scores[rows] = _leave_one_out(group, max_n) if k is None else _drawn(group, max_n, k, seed)
     return scores
+
+
+def require_variants(group: str, variants: int) -> None:
+    """ValueError where a prompt's variants are to be compared and models gave one speech a prompt: there would be no value.
+
+    `variants` is 0 where no model speaks.
+    """
+    if group == "prompt" and variants == 1:
+        raise ValueError(
+            "self_bleu_group: prompt compares a prompt's variants, and 04_generate gave one speech a prompt: set "
+            "self_bleu_group to model or context, or variants_per_prompt of 04 to 2 or more and run 04 again"
+        )
+
+
+def pools(speeches: pd.DataFrame, group: str) -> pd.Series:
+    """The pool in which each speech can be compared with other sets', rows as in `speeches`, NA for one that cannot.
+
+    Every set (model, type) has the same prompts in a pool, each as often: a speech counts where all sets have one in its
+    place. Of `group` prompt a pool is a prompt's variants; of context and model it has one speech a prompt: the first of
+    each in one pool, where the members' own stand beside them, the second ones in another. A set that never has two
+    speeches in a pool has no value, and bars nobody else's.
+    """
+    spoken = speeches[speeches["generated_speech"].notna()].sort_values("variant", kind="stable")
+    owner, human = spoken.groupby(SET).ngroup(), spoken["type"] == "human"
+    place = spoken.groupby([*SET, "prompt_id"]).cumcount()
+    layer = place * (group != "prompt")
+    label = (
+        spoken.assign(layer=layer).groupby([GROUP_COLUMNS[group], "layer"] if group != "model" else "layer").ngroup()
+    )
+    able = label.groupby([owner, label]).transform("size").gt(1).groupby(owner).transform("any")
+    wanted = (
+        owner[able].nunique() - (layer > 0) * owner[able & human].nunique()
+    )  # sets that must have a speech in a place
+    present = owner[able].groupby([spoken["prompt_id"][able], place[able]]).transform("nunique")
+    return label[able][present == wanted[able]].reindex(speeches.index).astype("Int64")
+
+
+def comparable(speeches: pd.DataFrame, group: str, max_n: int = 4) -> pd.Series:
+    """Self-BLEU of each speech among those of its set in its pool (`pools`): means of sets can be compared.
+
+    `speeches` has `prompt_id, variant, model, type, generated_speech` and, for `group` context, `context_id`; rows of the
+    result as there, in [0, 1], NaN outside the pools.
+    """
+    pool = pools(speeches, group).dropna()
+    inside = speeches.loc[pool.index]
+    keys = list(zip(inside["model"], inside["type"], pool, strict=True))
+    values = pd.Series(self_bleu(inside["generated_speech"].tolist(), keys, max_n), pool.index)
+    return values.reindex(speeches.index)
 
 
 def _drawn(texts: list[str], max_n: int, k: int, seed: int) -> np.ndarray:

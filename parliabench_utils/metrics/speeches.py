@@ -14,6 +14,7 @@ import pandas as pd
 
 from parliabench_utils.models.selection import read_generated
 from parliabench_utils.run.artefacts import read_jsonl, write_json, write_parquet
+from parliabench_utils.run.stages import HUMAN
 
 JOB = ["model", "type"]
 KEYS = ["prompt_id", "variant"]
@@ -26,7 +27,8 @@ def read_speeches(run: Any) -> pd.DataFrame:
     """Every speech of this call's jobs that passed 04's checks, sorted by job and prompt, with the fields of its
     prompt.
 
-    Adds `failed` to `attrs`: how many prompts of each job have no speech.
+    Adds to `attrs` `failed`, how many prompts of each job have no speech, and `variants`, how many speeches of a prompt the
+    models were asked for (0 where only members speak).
     """
     rows = read_generated(run.folder, run.model_types)
     prompts = pd.DataFrame(read_jsonl(run.folder / "02_dataset/prompts.jsonl"))
@@ -41,6 +43,7 @@ def read_speeches(run: Any) -> pd.DataFrame:
     jobs = [order[job] for job in zip(spoken["model"], spoken["type"], strict=True)]
     spoken = spoken.assign(_job=jobs).sort_values(["_job", *KEYS], ignore_index=True).drop(columns="_job")
     silent = rows[rows["generated_speech"].isna()].groupby(JOB).size()
+    spoken.attrs["variants"] = int(rows.loc[rows["type"] != HUMAN, "variant"].nunique())
     spoken.attrs["failed"] = {"/".join(job): int(n) for job, n in silent.items()}
     return spoken
 
@@ -99,14 +102,39 @@ def write_scores(run: Any, speeches: pd.DataFrame, columns: Sequence[str], signa
         write_json(folder / f"{kind}.signatures.json", dict(signatures))
 
 
+MIN_PAIRS = 5  # below, a set's rank correlation does not count
+
+
+def rank_correlations(
+    speeches: pd.DataFrame, columns: Sequence[str]
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Spearman's rho of every two columns within each set (model, type), and their plain mean over the sets.
+
+    Over all sets at once two numbers would seem to agree for no other reason than that sets differ in both. Returns three
+    frames (columns, columns): the mean in [-1, 1], the speeches behind it, and the sets. A set counts where it has at least
+    MIN_PAIRS speeches with both and spread in both; NaN where none has.
+    """
+    names = list(columns)
+    total, weight, sets = (np.zeros((len(names), len(names))) for _ in range(3))
+    for _, job in speeches.groupby(JOB, sort=False):
+        data = job[names].astype(float)
+        rho = data.corr(method="spearman", min_periods=MIN_PAIRS).to_numpy()
+        known, valid = data.notna().to_numpy(float), ~np.isnan(rho)
+        total += np.where(valid, rho, 0.0)
+        weight += np.where(valid, known.T @ known, 0.0)
+        sets += valid
+    mean = np.divide(total, sets, out=np.full(total.shape, np.nan), where=sets > 0)
+    return tuple(pd.DataFrame(table, names, names) for table in (mean, weight.astype(int), sets.astype(int)))
+
+
 def correlations(speeches: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Spearman's rho of every two columns over all speeches: `metric_a, metric_b, spearman, n`."""
-    rows = []
-    for i, first in enumerate(columns):
-        for second in columns[i + 1 :]:
-            pair = speeches[[first, second]].dropna()
-            rho = pair[first].rank().corr(pair[second].rank()) if len(pair) > 2 else np.nan
-            rows.append({"metric_a": first, "metric_b": second, "spearman": rho, "n": len(pair)})
+    """`rank_correlations` of every two columns, in a row each: `metric_a, metric_b, spearman, n, sets`."""
+    rho, n, sets = rank_correlations(speeches, columns)
+    rows = [
+        {"metric_a": a, "metric_b": b, "spearman": rho.loc[a, b], "n": n.loc[a, b], "sets": sets.loc[a, b]}
+        for i, a in enumerate(columns)
+        for b in columns[i + 1 :]
+    ]
     return pd.DataFrame(rows).round({"spearman": 6})
 
 

@@ -10,7 +10,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from parliabench_utils.models.loading import ModelSpec, keep_differentiable, load_base, weights_location
+from parliabench_utils.models.loading import (
+    ModelSpec,
+    computing_type,
+    keep_differentiable,
+    load_base,
+    running_precision,
+    weights_location,
+)
+from parliabench_utils.models.packaged import file_sha256
 from parliabench_utils.models.training_plan import TrainingSettings
 from parliabench_utils.run.artefacts import write_json
 
@@ -38,7 +46,7 @@ def with_adapter(spec: ModelSpec, settings: TrainingSettings):
         return _with_unsloth_adapter(spec, settings)
     from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 
-    base = load_base(spec, spec.precision)
+    base = load_base(spec, running_precision(spec, "train"))
     base.config.use_cache = False
     if spec.precision == "nf4":
         base = prepare_model_for_kbit_training(base, use_gradient_checkpointing=settings.gradient_checkpointing)
@@ -63,6 +71,7 @@ def _with_unsloth_adapter(spec: ModelSpec, settings: TrainingSettings):
         **where,
         max_seq_length=settings.max_length,
         load_in_4bit=spec.precision == "nf4",
+        dtype=computing_type(),
         trust_remote_code=False,
     )
     model = keep_differentiable(model)
@@ -88,10 +97,9 @@ def save_adapter(model, spec: ModelSpec, folder: Path, sha256: str | None) -> No
     try:
         model.save_pretrained(scratch, safe_serialization=True, save_embedding_layers=False)  # LoRA leaves them alone
         (scratch / "README.md").unlink(missing_ok=True)  # PEFT's empty card; ours stands beside the adapter
-        write_json(
-            scratch / "base.json",
-            {"id": spec.id, "revision": spec.revision, "precision": spec.precision, "sha256": sha256},
-        )
+        files = {file.name: file_sha256(file) for file in sorted(scratch.iterdir())}
+        base = {"id": spec.id, "revision": spec.revision, "precision": spec.precision, "sha256": sha256}
+        write_json(scratch / "base.json", base | {"files": files})
         for file in scratch.iterdir():
             file.chmod(0o644)
         scratch.chmod(0o755)

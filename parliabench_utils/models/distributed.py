@@ -35,7 +35,12 @@ def train_in_processes(name: str, settings: TrainingSettings, folder: Path, seed
     if default_device() == "cpu":
         environment["ACCELERATE_USE_CPU"] = "true"
     process = subprocess.Popen(
-        [*launcher, *job], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*launcher, *job],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="backslashreplace",
     )
     lines = []
     try:

@@ -5,7 +5,6 @@ Used by `embeddings.py` and the metrics that read models: perplexity, GRUEN's gr
     tokenizer, model, fingerprint = load_encoder("all-MiniLM-L6-v2")
 """
 
-import hashlib
 import importlib.util
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from parliabench_utils.models.packaged import file_sha256, quiet_loading
+from parliabench_utils.models.packaged import file_sha256, folder_sha256, quiet_loading
 
 PACKAGED = {
     # name -> package, folder in it, sha256 of model.safetensors
@@ -85,10 +84,8 @@ def load_encoder(name: str) -> tuple[Any, Any, str]:
 
 def weights_fingerprint(name: Path | str, model: Any) -> str:
     """Sixteen digits of a folder's weights, or the first twelve of the commit that the hub gave."""
-    files = sorted(Path(name).glob("*.safetensors")) or sorted(Path(name).glob("pytorch_model*.bin"))
-    if files:
-        digests = [file_sha256(file) for file in files]
-        return (digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest())[:16]
+    if Path(name).is_dir():
+        return folder_sha256(Path(name))[:16]
     return (getattr(model.config, "_commit_hash", None) or "unknown")[:12]
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from parliabench_utils.run.artefacts import write_text
-from parliabench_utils.run.params import read_yaml
+from parliabench_utils.run.parameter_files import read_given_text, read_yaml
 from parliabench_utils.run.project import project_root
 
 WANTED_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.model", "*.txt"]
@@ -50,7 +50,7 @@ def _hub_id(file: Path) -> tuple[str, str | None]:
 
 def _pin(file: Path, commit: str) -> None:
     """Replace the value of the one `revision:` line, keeping the file's comments."""
-    text = file.read_text(encoding="utf-8")
+    text = read_given_text(file)
     pinned, count = re.subn(r"(?m)^(\s*revision:\s*)\S+", rf"\g<1>{commit}", text)
     if count != 1:
         raise ValueError(f"{file}: expected one line `revision:`, found {count}")

@@ -4,7 +4,7 @@ One path from the packaged 135M model on two cores to an 8B model on a GPU. The 
 schedule is frozen by `max_steps`, and a killed run goes on from its last checkpoint with the same loss series.
 
     from parliabench_utils.models.finetune import train
-    result = train(spec, settings, train_rows, held_out_rows, run.stage_folder() / spec.name)
+    result = train(spec, settings, train_rows, held_out_rows, this_run.stage_folder() / spec.name)
     result.log[-1]          # {"step": 36, "loss": 2.91, "held_out_loss": 3.05, "learning_rate": 2.8e-05, "tokens": 61234}
 """
 
@@ -129,7 +129,7 @@ def trainer_arguments(
         seed=settings.lora_seed,
         data_seed=settings.lora_seed,
         use_cpu=not torch.cuda.is_available(),
-        bf16=torch.cuda.is_available(),  # on a CPU the weights' own precision decides; autocast only costs time there
+        bf16=torch.cuda.is_available(),  # on a CPU everything is fp32
         ddp_find_unused_parameters=False,
         report_to="none",
         disable_tqdm=True,

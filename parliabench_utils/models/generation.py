@@ -28,7 +28,13 @@ from parliabench_utils.models.loading import LoadedModel, load_model, read_model
 from parliabench_utils.models.prompting import stop_ids
 from parliabench_utils.models.sampling import decode_batch
 from parliabench_utils.models.server import ServerModel
-from parliabench_utils.models.validation import ValidationSettings, similarity_to_prompt, validate_speech
+from parliabench_utils.models.validation import (
+    NO_ANSWER,
+    ValidationSettings,
+    own_tokens,
+    similarity_to_prompt,
+    validate_speech,
+)
 from parliabench_utils.run.artefacts import ResumableJsonl, write_json
 from parliabench_utils.run.progress import progress
 from parliabench_utils.run.seeds import row_seed
@@ -90,10 +96,12 @@ def draw_batch(
 
 
 def check_drafts(drafts: list[Draft], checks: ValidationSettings) -> None:
-    """Validate each draft's newest attempt; a failed one moves to the draft's `rejected`, with its reasons."""
+    """Validate each draft's newest attempt; a failed one, or one that a server left unanswered, moves to the draft's `rejected`."""
     similarities = similarity_to_prompt([d.speech for d in drafts], [d.prompt for d in drafts], checks.encoder)
     for draft, similarity in zip(drafts, similarities, strict=True):
-        reasons = validate_speech(draft.speech, draft.prompt, replace(checks, similarity=similarity))
+        unanswered = draft.finish_reason.startswith("no-answer")
+        checked = replace(checks, similarity=similarity)
+        reasons = [NO_ANSWER] if unanswered else validate_speech(draft.speech, draft.prompt, checked)
         if reasons:
             draft.reject(reasons)
 
@@ -112,6 +120,7 @@ def generate_file(
 
     A batch that a kill cut short is drawn anew in the same company, so that bf16 gives the same texts too.
     """
+    checks = replace(checks, own_tokens=own_tokens(loaded.tokenizer))
     rejected_path = path.with_name(path.name.replace("shard-", "rejected-"))
     with ResumableJsonl(path, ("prompt_id", "variant")) as log:
         if not log.rows:  # nothing to go on from: what lies beside it is of other parameters

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parliabench_utils.models.packaged import packaged_gguf
+from parliabench_utils.models.packaged import current_sha256, packaged_gguf
 from parliabench_utils.run.project import project_root
 
 if TYPE_CHECKING:
@@ -23,12 +23,17 @@ MISSING = "model file {file} needs llama-cpp-python: pip install llama-cpp-pytho
 
 
 def gguf_file(spec: "ModelSpec") -> Path:
-    """The specification's file, the packaged one where `path` is null. FileNotFoundError names a path that is no file."""
+    """The specification's file, the packaged one where `path` is null, with the sha256 that it declares.
+
+    FileNotFoundError names a path that is no file; ValueError one with another hash.
+    """
     if spec.path is None:
         return packaged_gguf(spec.sha256) if spec.sha256 else packaged_gguf()
     file = project_root() / spec.path
     if not file.is_file():
         raise FileNotFoundError(f"params/models/{spec.name}.yaml: path {spec.path!r} is not a GGUF file")
+    if spec.sha256 and (found := current_sha256(file)) != spec.sha256:
+        raise ValueError(f"params/models/{spec.name}.yaml: sha256 is {spec.sha256}, but {spec.path} has {found}")
     return file
 
 

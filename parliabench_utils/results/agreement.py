@@ -7,36 +7,30 @@ one that cannot is reported as such.
     pair_agreement(judge, human, points=10)     # quadratic kappa, ICC(A,1), Kendall's tau of two raters
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 
+from parliabench_utils.metrics.speeches import rank_correlations
 from parliabench_utils.metrics.table import METRICS, Metric
 from parliabench_utils.results.cells import HUMAN, generated
 from parliabench_utils.results.compare import bootstrap_means
 
-MIN_PAIRS = 5  # below, a rank correlation is not shown
+MIN_FREEDOM = 5  # degrees of freedom; below, no slope is shown
 NOISE = 3  # decimals: what lies below is a processor's rounding, not an opinion
 
 
 def correlations(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS) -> pd.DataFrame:
-    """Spearman's rho between all metrics over generated speeches: first, second, rho in [-1, 1], n (pairs)."""
-    rows = generated(scores)
-    columns = [metric.column for metric in metrics]
-    data = rows[columns].astype(float)
-    rho = data.corr(method="spearman", min_periods=MIN_PAIRS)
-    known = data.notna().astype(int)
-    counts = known.T @ known
+    """Spearman's rho between all metrics within each generated set, its plain mean over sets: first, second, rho, n, sets.
+
+    rho in [-1, 1], n speeches in all, of so many `sets` (`metrics.speeches.rank_correlations`).
+    """
+    tables = rank_correlations(generated(scores), [metric.column for metric in metrics])
     return pd.DataFrame(
         [
-            {
-                "first": a.name,
-                "second": b.name,
-                "rho": rho.loc[a.column, b.column],
-                "n": int(counts.loc[a.column, b.column]),
-            }
+            {"first": a.name, "second": b.name}
+            | dict(zip(("rho", "n", "sets"), (t.loc[a.column, b.column] for t in tables), strict=True))
             for a in metrics
             for b in metrics
         ]
@@ -122,16 +116,30 @@ def absolute_icc(ratings: np.ndarray) -> float:
 
 
 def bootstrap_items(
-    statistic: Callable[[np.ndarray], float], ratings: np.ndarray, draws: int = 200, seed: int = 42
+    statistic: Callable[[np.ndarray], float],
+    ratings: np.ndarray,
+    draws: int = 500,
+    seed: int = 42,
+    clusters: Sequence | None = None,
 ) -> tuple[float, float]:
-    """95 % percentile interval of a statistic of ratings (n_raters, n_items), items drawn with replacement."""
-    n = ratings.shape[1]
+    """95 % interval of a statistic of ratings (n_raters, n_items), items drawn with replacement; NaN with fewer than three.
+
+    Where items were sampled by prompts, `clusters` (n_items,) names them, and whole prompts are drawn: what raters disagree about
+    may be the prompt, and its speeches then say the same. Percentiles are expanded for the number of clusters by Student's t
+    (Hesterberg 2015): plain ones are too narrow where there are few.
+    """
+    from scipy import stats
+
+    labels = np.arange(ratings.shape[1]) if clusters is None else np.asarray(clusters)
+    members = [np.flatnonzero(labels == label) for label in dict.fromkeys(labels.tolist())]
+    n = len(members)
     if n < 3:
         return float("nan"), float("nan")
     chosen = np.random.default_rng(seed).integers(n, size=(draws, n))
-    values = np.array([statistic(ratings[:, items]) for items in chosen])
+    values = np.array([statistic(ratings[:, np.concatenate([members[c] for c in drawn])]) for drawn in chosen])
     values = values[~np.isnan(values)]
-    return tuple(map(float, np.percentile(values, [2.5, 97.5]))) if values.size else (float("nan"), float("nan"))
+    tail = 100 * stats.norm.cdf(np.sqrt(n / (n - 1)) * stats.t.ppf(0.025, n - 1))
+    return tuple(map(float, np.percentile(values, [tail, 100 - tail]))) if values.size else (float("nan"), float("nan"))
 
 
 def share_interval(wins: np.ndarray) -> tuple[float, float, float, int]:
@@ -146,19 +154,29 @@ def share_interval(wins: np.ndarray) -> tuple[float, float, float, int]:
 
 
 def length_slope(frame: pd.DataFrame) -> tuple[float, float, float, int]:
-    """Points of `score` for 100 more words with party and topic held fixed: slope, 95 % interval, n. NaN without freedom.
+    """Points of `score` for 100 more words with set and prompt held fixed: slope, 95 % interval, n. NaN without freedom.
 
-    `frame` has `score, n_words, Party, Topic`; ordinary least squares, errors robust to unequal variance (HC1).
+    `frame` has `score, n_words, set` and `prompt_id`, or in its place `Party, Topic`. Each set has a level of its own, as it may
+    be longer and better than another for other reasons; so has each prompt, and with it party and topic. Ordinary least
+    squares within prompts, errors clustered by prompt.
     """
-    from statsmodels.formula.api import ols
-    from statsmodels.tools.sm_exceptions import SingularMatrixWarning
+    import statsmodels.api as sm
 
-    data = frame.dropna(subset=["score", "n_words"]).assign(hundreds=lambda f: f["n_words"] / 100)
-    model = ols("score ~ hundreds + C(Party) + C(Topic)", data) if len(data) > 2 else None
-    if model is None or data["hundreds"].nunique() < 2 or model.df_resid < MIN_PAIRS:
-        return float("nan"), float("nan"), float("nan"), len(data)
-    with warnings.catch_warnings():  # a party may have one topic only: the slope is unique all the same
-        warnings.simplefilter("ignore", SingularMatrixWarning)
-        fit = model.fit(cov_type="HC1")
-    low, high = fit.conf_int().loc["hundreds"]
-    return float(fit.params["hundreds"]), float(low), float(high), len(data)
+    data = frame.dropna(subset=["score", "n_words"]).astype({"score": float, "n_words": float})
+    nothing = (float("nan"), float("nan"), float("nan"), len(data))
+    if data.empty:
+        return nothing
+    prompts = "prompt_id" in data
+    context = data.groupby(["prompt_id"] if prompts else ["Party", "Topic"]).ngroup().to_numpy()
+    columns = pd.get_dummies(data["set"], drop_first=True, dtype=float)
+    columns.insert(0, "hundreds", data["n_words"] / 100)
+    columns.insert(0, "score", data["score"])
+    within = columns - columns.groupby(context).transform("mean")
+    y, x = within["score"].to_numpy(), within.drop(columns="score").to_numpy()
+    free = len(data) - len(np.unique(context)) - np.linalg.matrix_rank(x)
+    if free < MIN_FREEDOM or np.linalg.matrix_rank(x) == np.linalg.matrix_rank(x[:, 1:]):
+        return nothing
+    errors = {"groups": context if prompts else np.arange(len(data))}
+    fit = sm.OLS(y, x).fit(cov_type="cluster", cov_kwds=errors, use_t=True)
+    low, high = fit.conf_int()[0]
+    return float(fit.params[0]), float(low), float(high), len(data)

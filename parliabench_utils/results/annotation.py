@@ -7,13 +7,16 @@ the spreadsheet is a CSV with the same columns. Raters see a speech, its context
     read_annotation(outputs_root() / "demo", [Path("ratings-ada.csv"), Path("ratings-ben.csv")])
 """
 
+import codecs
 import csv
 import hashlib
 import io
 import json
 import random
+import re
 from collections import Counter
-from itertools import combinations
+from collections.abc import Iterator
+from itertools import combinations, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -28,18 +31,27 @@ from parliabench_utils.results.agreement import (
     pair_agreement,
     quadratic_kappa,
 )
-from parliabench_utils.run.artefacts import Row, read_jsonl, write_csv, write_json, write_text
+from parliabench_utils.run.artefacts import (
+    Row,
+    csv_text,
+    harmless,
+    printable,
+    read_csv,
+    read_jsonl,
+    restored,
+    write_csv,
+    write_json,
+    write_text,
+)
+from parliabench_utils.run.parameter_files import read_given_text
+from parliabench_utils.run.provenance import file_hash
 
+KEY = ["item", "model", "type", "prompt_id", "variant"]
 SHOWN = ("House", "Topic", "Party", "Political Orientation", "instruction")
-TITLES = (
-    "Coherence",
-    "Conciseness",
-    "Relevance",
-    "Authenticity",
-    "Political appropriateness",
-    "Overall quality",
-)  # section 10.1
-FORMULA = ("=", "+", "-", "@", "\t")  # a cell that begins so would be computed by a spreadsheet
+TITLES = (  # section 10.1
+    "Coherence", "Conciseness", "Relevance", "Authenticity", "Political appropriateness", "Overall quality",
+)  # fmt: skip
+DELIMITERS = (",", ";", "\t")  # what spreadsheets write, by the computer's language
 
 
 def write_annotation(folder: Path, judge: str, n_speeches: int, points: int, seed: int) -> Path:
@@ -52,11 +64,12 @@ def write_annotation(folder: Path, judge: str, n_speeches: int, points: int, see
     rows = _sample(folder, n_speeches, seed)
     items = [{"item": f"s{n:03d}"} | row for n, row in enumerate(rows, start=1)]
     for name, rows in (("sheet", _sheet_rows(items)), ("rubric", _rubric_rows(spec, points))):
-        text = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+        text = csv_text(pd.DataFrame(rows))
         write_text(target / f"{name}.csv", "\ufeff" + text)  # the mark tells a spreadsheet that it is UTF-8
-    write_csv(target / "key.csv", pd.DataFrame(items)[["item", "model", "type", "prompt_id", "variant"]])
+    write_csv(target / "key.csv", pd.DataFrame(items)[KEY])
     write_text(target / "form.html", _form(spec, items, points))
-    write_json(target / "sample.json", {"judge": judge, "points": points, "seed": seed, "items": len(items)})
+    made = {"judge": judge, "points": points, "seed": seed, "items": len(items)}
+    write_json(target / "sample.json", made | {"key_sha256": file_hash(target / "key.csv")})
     return target
 
 
@@ -90,7 +103,12 @@ def _by_turns(prompts: list[str], party: dict[str, str]) -> list[str]:
 
 def _rubric_rows(spec: JudgeSpec, points: int) -> list[Row]:
     return [
-        {"dimension": name, "criteria": spec.dimensions[name].criteria, "score": label, "means": line}
+        {
+            "dimension": name,
+            "criteria": harmless(spec.dimensions[name].criteria),
+            "score": label,
+            "means": harmless(line),
+        }
         for name in DIMENSIONS
         for label, line in rubric_lines(spec, name, points)
     ]
@@ -100,31 +118,26 @@ def _sheet_rows(items: list[Row]) -> list[Row]:
     empty = dict.fromkeys([*DIMENSIONS, "comment"], "")
     return [
         {"item": item["item"]}
-        | {key: _cell(item[key]) for key in SHOWN}
-        | {"speech": _cell(item["generated_speech"])}
+        | {key: harmless(str(item[key])) for key in SHOWN}
+        | {"speech": harmless(item["generated_speech"])}
         | empty
         for item in items
     ]
-
-
-def _cell(text: str) -> str:
-    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def _form(spec: JudgeSpec, items: list[Row], points: int) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("parliabench_utils.results"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("parliabench_utils.results"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
     dimensions = [
-        {
-            "name": name,
-            "title": title,
-            "criteria": spec.dimensions[name].criteria,
-            "lines": rubric_lines(spec, name, points),
-        }
-        for name, title in zip(DIMENSIONS, TITLES, strict=True)
+        {"name": d, "title": title, "criteria": spec.dimensions[d].criteria, "lines": rubric_lines(spec, d, points)}
+        for d, title in zip(DIMENSIONS, TITLES, strict=True)
     ]
     mark = hashlib.sha256(json.dumps([i["generated_speech"] for i in items]).encode()).hexdigest()[:12]
     template = environment.get_template("annotation.html.j2")
@@ -142,7 +155,11 @@ def read_annotation(folder: Path, files: list[Path]) -> pd.DataFrame:
     if not (target / "sample.json").exists():
         raise FileNotFoundError(f"{target} holds no sample: run `annotate --run {folder.name}` without --read first")
     sample = json.loads((target / "sample.json").read_text(encoding="utf-8"))
-    key = pd.read_csv(target / "key.csv", dtype={"prompt_id": str})
+    if file_hash(target / "key.csv") != sample.get("key_sha256"):
+        raise ValueError(
+            f"{target / 'key.csv'} is not as `annotate` wrote it: write the sample again, or put the file back"
+        )
+    key = read_csv(target / "key.csv", dtype=dict.fromkeys(KEY[:-1], str))
     ratings = _read_files(files, list(key["item"]), sample["points"]).merge(key, on="item")
     ratings = ratings.merge(_judge_scores(folder, sample["judge"], key), how="left", on=[*key.columns[1:], "dimension"])
     write_csv(target / "ratings.csv", ratings)
@@ -167,26 +184,65 @@ def _read_files(files: list[Path], items: list[str], points: int) -> pd.DataFram
 
 def _read_file(file: Path, items: list[str], points: int, problems: list[str]) -> list[Row]:
     """One row an item and dimension; the rater is the column `rater`, else the file's name. Mistakes are added to `problems`."""
-    text = file.read_text(encoding="utf-8-sig", errors="replace")  # a spreadsheet may save speeches in its own encoding
-    header = text.partition("\n")[0]
-    delimiter = ";" if header.count(";") > header.count(",") else ","
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-    absent = [name for name in ("item", *DIMENSIONS) if name not in (reader.fieldnames or ())]
-    if absent:
-        problems.append(f"{file.name}: no column {', '.join(absent)}")
+    before = len(problems)
+    try:
+        records = list(_records(file))
+    except csv.Error as error:
+        raise ValueError(f"{file.name}: no CSV ({error})") from error
+    header = records[0][1] if records else []
+    absent = [name for name in ("item", *DIMENSIONS) if name not in header]
+    twice = sorted({name for name in header if name and header.count(name) > 1})
+    problems += [f"{file.name}: no column {', '.join(absent)}"] * bool(absent)
+    problems += [f"{file.name}: column {', '.join(twice)} stands there twice"] * bool(twice)
+    if len(problems) > before:
         return []
     rows: dict[str, list[Row]] = {}
-    for record in reader:
-        item, where = (record["item"] or "").strip(), f"{file.name}, line {reader.line_num}"
+    for line, cells in records[1:]:
+        record = dict(zip_longest(header, cells[: len(header)], fillvalue=""))
+        item, where = record["item"].strip(), f"{file.name}, line {line}"
+        if any(cell.strip() for cell in cells[len(header) :]):
+            problems.append(f"{where}: more cells than columns")
         if item not in items or item in rows:
             problems.append(
                 f"{where}: item {item!r} {'stands there twice' if item in rows else 'is not in the sample'}"
             )
             continue
-        rater = (record.get("rater") or "").strip() or file.stem.removeprefix("ratings-")
+        rater = _rater(record.get("rater", "").strip() or file.stem.removeprefix("ratings-"), where, problems)
         scores = {name: _score(record[name], f"{where}, {name}", points, problems) for name in DIMENSIONS}
         rows[item] = [{"rater": rater, "item": item, "dimension": d, "score": s} for d, s in scores.items()]
+    if not rows:
+        problems.append(f"{file.name}: no speech of the sample is rated")
+    raters = sorted({found[0]["rater"] for found in rows.values()})
+    problems += [f"{file.name}: raters {', '.join(raters)} in one file; give each a file"] * (len(raters) > 1)
     return [row for item in items for row in rows.get(item) or _unrated(rows, item)]
+
+
+def _records(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Line and cells of each record, the header first, as any spreadsheet may write them; empty lines are left out.
+
+    A file in Windows-1252 is read as such: what counts in it is plain, and a rater's name may have an accent.
+    """
+    try:
+        text = read_given_text(file)
+    except ValueError:
+        data = file.read_bytes()
+        if b"\0" in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise
+        text = data.decode("cp1252", "replace")
+    first, _, rest = text.partition("\n")
+    named = re.fullmatch(r"sep=(.)", first.strip(" \r"))
+    header = rest.partition("\n")[0] if named else first
+    delimiter = named[1] if named else max(DELIMITERS, key=header.count)
+    reader = csv.reader(io.StringIO(rest if named else text, newline=""), delimiter=delimiter)
+    for cells in reader:
+        if any(cell.strip() for cell in cells):
+            yield reader.line_num + bool(named), [restored(cell) for cell in cells]
+
+
+def _rater(name: str, where: str, problems: list[str]) -> str:
+    if name != printable(name) or len(name.splitlines()) != 1 or len(name) > 100 or "\ufffd" in name:
+        problems.append(f"{where}: rater {name!r:.60} is no name (one line of at most 100 characters)")
+    return name
 
 
 def _unrated(rows: dict[str, list[Row]], item: str) -> list[Row]:
@@ -195,18 +251,15 @@ def _unrated(rows: dict[str, list[Row]], item: str) -> list[Row]:
     return [{"rater": rater, "item": item, "dimension": d, "score": None} for d in DIMENSIONS] if rater else []
 
 
-def _score(text: str | None, where: str, points: int, problems: list[str]) -> float | None:
-    text = (text or "").strip()
+def _score(text: str, where: str, points: int, problems: list[str]) -> float | None:
+    """A whole number of the scale, `7`, `7.0` or, as some languages write it, `7,0`; None for an empty cell."""
+    text = text.strip()
     if not text:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if value not in range(1, points + 1):
-        problems.append(f"{where}: {text!r} is no whole number from 1 to {points}")
+    if not re.fullmatch(r"[0-9]{1,2}([.,]0+)?", text, re.ASCII) or not 1 <= int(re.split("[.,]", text)[0]) <= points:
+        problems.append(f"{where}: {text!r:.60} is no whole number from 1 to {points}")
         return None
-    return value
+    return float(re.split("[.,]", text)[0])
 
 
 def _judge_scores(folder: Path, judge: str, key: pd.DataFrame) -> pd.DataFrame:
@@ -222,8 +275,9 @@ def _judge_scores(folder: Path, judge: str, key: pd.DataFrame) -> pd.DataFrame:
 
 def _agreement(name: str, ratings: pd.DataFrame, points: int) -> Row:
     wide = ratings.pivot_table(index="item", columns="rater", values="score", dropna=False)
-    table = wide.to_numpy(float).T  # (n_raters, n_items)
-    low, high = bootstrap_items(ordinal_alpha, table)
+    table = wide.to_numpy(float).T  # (n_raters, n_items); prompts were sampled, so the interval draws prompts
+    prompts = ratings.drop_duplicates("item").set_index("item")["prompt_id"].reindex(wide.index)
+    low, high = bootstrap_items(ordinal_alpha, table, clusters=prompts.to_numpy())
     complete = table[:, ~np.isnan(table).any(axis=0)]
     kappas = [quadratic_kappa(a, b, points) for a, b in combinations(complete, 2)] if complete.size else []
     items = ratings.groupby("item").agg(

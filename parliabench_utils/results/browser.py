@@ -1,6 +1,6 @@
 """The speech browser of the report: which prompts the page holds, and what it shows of each speech (notebook 09).
 
-    content = browser(run.folder, scores, names, judge="flow-judge", limit=100, seed=42)
+    content = browser(this_run.folder, scores, names, judge="flow-judge", limit=100, seed=42)
 
 `scores` has `composite` (`release.with_composite`). Everything here is plain values; the template escapes them.
 """

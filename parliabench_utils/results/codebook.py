@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from parliabench_utils.results.tabular import Table
+from parliabench_utils.run.artefacts import read_csv
 
 BOOK = Path(__file__).parent / "codebook.csv"
 MISSING = "not described"
@@ -40,7 +41,7 @@ def undescribed(folder: Path) -> list[tuple[str, str]]:
 
 def _columns(path: Path) -> list[str]:
     if path.suffix == ".csv":
-        return list(pd.read_csv(path, nrows=0).columns)
+        return list(read_csv(path, nrows=0).columns)
     import pyarrow.parquet as pq
 
     return pq.read_schema(path).names

@@ -25,6 +25,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 HUMAN_COLOUR = "#444444"
 INK, GREY, PALE, BAR, PALE_BAR = "#222222", "#6B6B6B", "#E4E4E4", "#4C78A8", "#D3DEEA"
 HEAT = "cividis"
+DIVERGING = (
+    "RdBu_r"  # red above 0, blue below; both ends dark in a grey print, where the cell's number tells them apart
+)
 WIDTH, COLUMN = (
     6.9,
     3.35,
@@ -137,10 +140,12 @@ def heatmap(
     decimals: int = 3,
     limits: tuple[float, float] | None = None,
     upright: int = 4,
+    palette: str = HEAT,
 ) -> None:
     """Cells with their numbers, dark text on light cells; an undefined cell stays white with a dash.
 
-    The palette grows lighter from end to end, so that a grey print can be read. Where there are `upright` columns or more, their
+    HEAT grows lighter from end to end, so that a grey print can be read. With DIVERGING give `limits` as far below 0 as above, and
+    nothing is white. Where there are `upright` columns or more, their
     names stand upright.
     """
     import matplotlib as mpl
@@ -149,11 +154,11 @@ def heatmap(
     data = values.to_numpy(dtype=float)
     known = data[~np.isnan(data)]
     low, high = limits or ((known.min(), known.max()) if known.size else (0.0, 1.0))
-    scale, palette = mpl.colors.Normalize(low, high if high > low else low + 1e-9), mpl.colormaps[HEAT]
-    axes.imshow(np.ma.masked_invalid(data), cmap=palette, norm=scale, aspect="auto")
+    scale, colours = mpl.colors.Normalize(low, high if high > low else low + 1e-9), mpl.colormaps[palette]
+    axes.imshow(np.ma.masked_invalid(data), cmap=colours, norm=scale, aspect="auto")
     for (row, column), value in np.ndenumerate(data):
-        text = "—" if np.isnan(value) else f"{value:.{decimals}f}"
-        light = np.isnan(value) or _luminance(palette(scale(value))) > 0.3
+        text = "—" if np.isnan(value) else f"{value:z.{decimals}f}"
+        light = np.isnan(value) or _luminance(colours(scale(value))) > 0.3
         axes.text(column, row, text, ha="center", va="center", fontsize=SMALL + 0.3, color=INK if light else "white")
     stands = len(values.columns) >= upright
     names = [fill(str(c), 13 if stands else 9, break_long_words=False) for c in values.columns]

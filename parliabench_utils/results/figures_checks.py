@@ -13,6 +13,7 @@ from parliabench_utils.results.compare import verdict
 from parliabench_utils.results.figure_style import (
     BAR,
     COLUMN,
+    DIVERGING,
     GREY,
     INK,
     MODEL_COLOURS,
@@ -111,19 +112,19 @@ def s2(comparison: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tu
 
 
 def s3(correlations: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing:
-    """Spearman's rho of the six judge dimensions (rows) with all metrics (columns)."""
+    """Spearman's rho, within sets, of the six judge dimensions (rows) with all metrics (columns); colours part at 0."""
     judge = [m.name for m in METRICS if m.kind == "judge"]
     order = [m.name for m in METRICS]
     wide = correlations.pivot(index="first", columns="second", values="rho").reindex(index=judge, columns=order)
-    counts = correlations[correlations["first"].isin(judge)]["n"]
+    counts, sets = (correlations.loc[correlations["first"].isin(judge), column] for column in ("n", "sets"))
     with mpl.rc_context(RC):
         figure = new_figure(2.5)
         axes = figure.add_subplot()
-        heatmap(axes, wide, decimals=2, limits=(-1, 1))
+        heatmap(axes, wide, decimals=2, limits=(-1, 1), palette=DIVERGING)
         footnote(
             figure,
-            f"Spearman's rho over generated speeches, n = {span(counts)}; a dash: no spread. Raw values: of PPL and Self-BLEU "
-            f"less is better. {note}",
+            f"Spearman's rho within each generated set, plain mean over {span(sets)} sets, n = {span(counts)} speeches; red: above "
+            f"0, blue: below, a dash: no spread. Raw values: of PPL and Self-BLEU less is better. {note}",
         )
     strongest = (
         correlations[(correlations["first"] != correlations["second"]) & correlations["first"].isin(judge)]["rho"]

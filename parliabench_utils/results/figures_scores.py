@@ -10,6 +10,7 @@ import pandas as pd
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.results.cells import HUMAN, cell_means, normalise
 from parliabench_utils.results.compare import BASELINE, TUNED, bootstrap_means
+from parliabench_utils.results.difficulty import left_out
 from parliabench_utils.results.figure_style import (
     BAR,
     COLUMN,
@@ -33,17 +34,17 @@ CATEGORIES = tuple(dict.fromkeys(metric.category for metric in METRICS))
 def category_changes(scores: pd.DataFrame, how: str, draws: int, seed: int) -> pd.DataFrame:
     """Fine-tuned minus baseline by category, paired by prompt: model, category, change, low, high (95 %), n (prompts).
 
-    The change is the mean over the category's metrics, each normalised to [0, 1] with 1 the good end.
+    The change is the mean over the category's metrics that both sides have, each normalised to [0, 1] with 1 the good end.
     """
     values = normalise(scores, how)
     groups = {c: [m.name for m in METRICS if m.category == c] for c in CATEGORIES}
-    by_category = pd.DataFrame({c: values[names].mean(axis=1) for c, names in groups.items()})
-    frame = pd.concat([scores[["model", "type", "prompt_id"]], by_category], axis=1)
+    frame = pd.concat([scores[["model", "type", "prompt_id"]], values], axis=1)
     rows = []
     for model in dict.fromkeys(frame.loc[frame["type"] == TUNED, "model"]):
         sides = [frame[(frame["model"] == model) & (frame["type"] == kind)] for kind in (BASELINE, TUNED)]
-        before, after = (side.groupby("prompt_id")[list(CATEGORIES)].mean() for side in sides)
-        gaps = (after - before).dropna(how="all")
+        before, after = (side.groupby("prompt_id")[list(values)].mean() for side in sides)
+        apart = after - before  # by metric first: a metric that one side lacks is no change
+        gaps = pd.DataFrame({c: apart[names].mean(axis=1) for c, names in groups.items()}).dropna(how="all")
         low, high = bootstrap_means(gaps.to_numpy(), gaps.index.to_numpy(), draws, seed)
         for position, category in enumerate(CATEGORIES):
             change = gaps[category]
@@ -131,6 +132,8 @@ def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, input
 
     Parties stand in their own colours, other groups in one.
     """
+    absent = left_out(table)
+    without = f" ({absent} left out)" if absent else ""
     with mpl.rc_context(RC):
         figure = new_figure(1.0 + 0.25 * len(table), COLUMN)
         axes = figure.add_subplot()
@@ -159,7 +162,7 @@ def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, input
         axes.grid(axis="x")
         footnote(
             figure,
-            "Beside each bar: difficulty · consistency. Difficulty: 1 minus the mean composite of the metrics; "
+            f"Beside each bar: difficulty · consistency. Difficulty: 1 minus the mean of the metrics that all groups have{without}; "
             f"our own definition, the paper gives none. In brackets: speeches. {note}",
         )
     text = ", ".join(f"{r.group} {r.difficulty:.3f}" for r in table.itertuples())

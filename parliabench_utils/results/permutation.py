@@ -1,55 +1,107 @@
-"""Does fine-tuning change Self-BLEU? A permutation test, as the values within a group depend on one another (notebook 08).
+"""Self-BLEU of the compared speeches, and whether fine-tuning changes it: a permutation test (notebook 08).
 
-A t-test counts every speech as independent; here the two types change places instead, and the difference is taken anew.
-Where there are many groups (prompts with variants, contexts) a whole group changes places, which leaves its values as they
-are. Where there are few (all speeches of a model), the two speeches of a prompt change places and Self-BLEU is computed again.
+A job's own Self-BLEU grows with the number of its valid speeches, so `compared_self_bleu` computes it again: as many speeches
+to the same prompts in every set. A t-test counts each of them as independent, which they are not, as they are each other's
+references; here the two types change places instead, and the difference is taken anew. Where there are many pools (prompts with
+variants, contexts) a whole pool changes places, which leaves its values as they are. Where there are few (all speeches of a
+model), the two speeches of a prompt change places and Self-BLEU is computed again.
 """
 
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from parliabench_utils.metrics.self_bleu import EPSILON
+from parliabench_utils.metrics.self_bleu import EPSILON, GROUP_COLUMNS, comparable, pools
 from parliabench_utils.results.compare import BASELINE, TUNED
 from parliabench_utils.results.ngrams import encode, longer
 
 COLUMN = "Self-BLEU"
+JOB_COLUMN = "Self-BLEU of the job"  # notebook 05's
+PUBLISHED = "published"  # scores that somebody else computed: they stay as they are
 MANY_GROUPS = 20  # 2^20 ways to change places
-GROUP_COLUMNS = {"prompt": "prompt_id", "context": "context_id", "model": "model"}
+COLUMNS = ["model", "difference", "ci_low", "ci_high", "p", "unit", "n_prompts", "n_groups", "draws"]
 
 
 def settings_of(signature: str) -> tuple[str, int]:
-    """(group, max_n) of a Self-BLEU signature of notebook 05. ValueError where it names none."""
+    """(group, max_n) of a Self-BLEU signature of notebook 05; group is PUBLISHED where the values were read from elsewhere.
+
+    ValueError where it names none.
+    """
     match = re.match(r"Self-BLEU-(\d+)\|group:(\w+)", signature)
     if not match or match[2] not in GROUP_COLUMNS:
         raise ValueError(f"no order and group in Self-BLEU's signature {signature!r}: run 05_text_metrics again")
-    return match[2], int(match[1])
+    return PUBLISHED if signature.endswith(f"|{PUBLISHED}") else match[2], int(match[1])
+
+
+def run_settings(folder: Path, sets: Iterable[tuple[str, str]]) -> tuple[str, int]:
+    """`settings_of` of a run's sets (model, type). ValueError where 05 scored them by different ones."""
+    found: dict[tuple[str, int], str] = {}
+    for model, kind in sets:
+        path = folder / "05_text_metrics" / model / f"{kind}.signatures.json"
+        found.setdefault(settings_of(json.loads(path.read_text(encoding="utf-8"))[COLUMN]), f"{model}/{kind}")
+    if len(found) > 1:
+        raise ValueError(f"05_text_metrics took Self-BLEU by different settings: {found}; run it again with one")
+    return next(iter(found))
+
+
+def compared_self_bleu(scores: pd.DataFrame, group: str, max_n: int = 4) -> pd.DataFrame:
+    """`scores` with Self-BLEU computed again among the rows that are compared (`compared`), so that sets can be.
+
+    NaN outside the pools (`metrics.self_bleu.pools`); what notebook 05 wrote stands in JOB_COLUMN.
+    """
+    if group == PUBLISHED:
+        return scores.assign(**{JOB_COLUMN: scores[COLUMN]})
+    values = comparable(scores[scores["compared"]], group, max_n).reindex(scores.index)
+    return scores.assign(**{JOB_COLUMN: scores[COLUMN], COLUMN: values})
 
 
 def self_bleu_test(
     rows: pd.DataFrame, group: str = "model", max_n: int = 4, draws: int = 2000, seed: int = 42
 ) -> pd.DataFrame:
-    """One row a model: difference (fine-tuned minus baseline), two-sided p, unit (what changes places), n_prompts, n_groups, draws.
+    """One row a model, COLUMNS: difference (fine-tuned minus baseline), two-sided p, unit (what changes places) and counts.
 
-    Prompts that only one type answered stay where they are. NaN where nothing can change places.
+    Only speeches of `pools` count, so both types have the same prompts. The 95 % interval reaches as far to both sides as 95 % of
+    the permuted differences do. NaN where nothing can change places.
     """
+    published = group == PUBLISHED
+    pool = rows["prompt_id"] if published else pools(rows, group)
+    values = rows[COLUMN] if published else comparable(rows, group, max_n)
+    pooled = rows.assign(_pool=pool, **{COLUMN: values})[pool.notna() & rows["generated_speech"].notna()]
     found = []
-    for model, part in rows[rows["type"].isin([BASELINE, TUNED])].groupby("model", sort=False):
-        speeches = part[part["generated_speech"].notna()].reset_index(drop=True)
+    for model in dict.fromkeys(rows.loc[rows["type"].isin([BASELINE, TUNED]), "model"]):
+        speeches = pooled[(pooled["model"] == model) & pooled["type"].isin([BASELINE, TUNED])].reset_index(drop=True)
         rng = np.random.default_rng(seed)
-        labels = speeches[GROUP_COLUMNS[group]]
+        labels = speeches["_pool"]
         both = speeches.groupby(labels)["type"].nunique() == 2
-        unit = "group" if both.sum() >= MANY_GROUPS else "prompt"
+        unit = "group" if published or both.sum() >= MANY_GROUPS else "prompt"
         way = _swap_groups if unit == "group" else _swap_prompts
         difference, null = way(speeches, labels, max_n, draws, rng)
         shared = int((speeches.groupby("prompt_id")["type"].nunique() == 2).sum())
+        reach = np.percentile(np.abs(null), 95) if not np.isnan(null).any() else np.nan
         found.append(
-            {"model": model, "difference": difference, "p": _p_value(difference, null), "unit": unit}
-            | {"n_prompts": shared, "n_groups": int(both.sum()), "draws": draws}
+            {"model": model, "difference": difference, "ci_low": difference - reach, "ci_high": difference + reach}
+            | {"p": _p_value(difference, null), "unit": unit, "n_prompts": shared}
+            | {"n_groups": int(both.sum()), "draws": draws}
         )
-    return pd.DataFrame(found, columns=["model", "difference", "p", "unit", "n_prompts", "n_groups", "draws"])
+    return pd.DataFrame(found, columns=COLUMNS)
+
+
+def with_permuted(comparison: pd.DataFrame, test: pd.DataFrame) -> pd.DataFrame:
+    """A `compare` table with Self-BLEU's interval from `self_bleu_test`, and without its Wilcoxon p.
+
+    Both take the speeches for independent: with equal types such intervals miss 0 in a sixth of runs.
+    """
+    found = comparison.copy()
+    mine = found["metric"] == COLUMN
+    for column in ("ci_low", "ci_high"):
+        found.loc[mine, column] = found.loc[mine, "model"].map(test.set_index("model")[column])
+    found.loc[mine, "wilcoxon_p"] = np.nan
+    return found
 
 
 def _p_value(difference: float, null: np.ndarray) -> float:
@@ -62,8 +114,8 @@ def _p_value(difference: float, null: np.ndarray) -> float:
 def _swap_groups(
     speeches: pd.DataFrame, labels: pd.Series, max_n: int, draws: int, rng: np.random.Generator
 ) -> tuple[float, np.ndarray]:
-    """The stage's own values; each group's two types change places with probability 1/2."""
-    del max_n  # the values are those of notebook 05
+    """The values as they are; each group's two types change places with probability 1/2."""
+    del max_n  # nothing is computed again
     stats = speeches.groupby([labels, "type"])[COLUMN].agg(["sum", "count"]).unstack("type", fill_value=0)
     sums, counts = (
         stats[name].reindex(columns=[BASELINE, TUNED], fill_value=0).to_numpy(float) for name in stats.columns.levels[0]

@@ -1,7 +1,7 @@
 """What a run hands on: the generated speeches in the paper's format with a card, and representative ones (notebook 09).
 
-    scores = with_composite(pd.read_parquet(run.folder / "08_statistics/scores.parquet"), "run")
-    write_release(run.folder, scores, names)
+    scores = with_composite(pd.read_parquet(this_run.folder / "08_statistics/scores.parquet"), "run")
+    write_release(this_run.folder, scores, names)
 
 `release/generated.jsonl` has the training data's keys and, as section 3.3 names them, Model, Type, Generated Speech and
 Evaluation Scores; keys in small letters are ours. `representative.jsonl` has the same keys and `role`.
@@ -15,16 +15,17 @@ from typing import Any
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.results.cells import SET, composite, generated, normalise
-from parliabench_utils.run.artefacts import read_jsonl, write_jsonl, write_text
+from parliabench_utils.results.cells import SET, generated
+from parliabench_utils.results.difficulty import speech_difficulty
+from parliabench_utils.run.artefacts import markdown_table, markdown_text, read_jsonl, write_jsonl, write_text
 from parliabench_utils.run.provenance import file_hash
 
 PAPER_KEYS = ("Party", "Topic", "Political Orientation", "Section", "House", "Speech", "Prompts")
 ROLES = ("best", "median", "worst")
 RULE = (
-    "Of each model and type the best, the median and the worst speech by composite, which is the plain mean of all metrics, each "
-    "normalised to [0, 1] with 1 the good end. Only speeches that the tables compare can be chosen. Equal composites are put in "
-    "order of prompt and variant; of an even number the lower of the two middle ones is the median."
+    "Of each model and type the best, the median and the worst speech by composite, which is the plain mean of the metrics that "
+    "every party has, each normalised to [0, 1] with 1 the good end. Only speeches that the tables compare can be chosen. Equal "
+    "composites are put in order of prompt and variant; of an even number the lower of the two middle ones is the median."
 )
 AI_GENERATED = (
     "Every `Generated Speech` was written by a language model. No member said it, whatever party it is written for; do not pass it "
@@ -57,7 +58,7 @@ configs:
 {models}
 ## Evaluation Scores
 {metrics}
-A score is null where it is undefined or where the judge gave none.
+A score is null where it is undefined or where the judge gave none. Self-BLEU was taken among the compared speeches only.
 
 ## Representative speeches
 {rule}
@@ -70,8 +71,8 @@ v3.0; or, in the demo, the embedded invented debates.
 
 
 def with_composite(scores: pd.DataFrame, how: str) -> pd.DataFrame:
-    """`scores` with `composite` in [0, 1]: as Tables 9 and 10 have it, over the compared rows; NaN for the others."""
-    return scores.assign(composite=composite(normalise(scores[scores["compared"]], how)).round(6))
+    """`scores` with `composite` in [0, 1]: the metrics that every party has, over the compared rows; NaN for the others."""
+    return scores.assign(composite=(1.0 - speech_difficulty(scores[scores["compared"]], how)).round(6))
 
 
 def representative(scores: pd.DataFrame) -> pd.DataFrame:
@@ -147,7 +148,7 @@ def _card(
     return _CARD.format(
         run=folder.name,
         mark=AI_GENERATED,
-        warnings="\n".join(f"- {warning}" for warning in warnings) or "- Nothing that the run noticed.",
+        warnings="\n".join(f"- {markdown_text(warning)}" for warning in warnings) or "- Nothing that the run noticed.",
         counts=_table(counts.assign(model=counts["model"].map(names))),
         models=_table(models),
         metrics=_table(pd.DataFrame(metrics, columns=["metric", "what", "better", "section of the paper"])),
@@ -157,8 +158,7 @@ def _card(
 
 
 def _table(frame: pd.DataFrame) -> str:
-    lines = [frame.columns, ["---"] * len(frame.columns), *frame.itertuples(index=False)]
-    return "\n".join("| " + " | ".join(str(c).replace("|", "\\|") for c in line) + " |" for line in lines) + "\n"
+    return markdown_table(frame.columns, frame.itertuples(index=False))
 
 
 def normalisation_of(folder: Path) -> str:

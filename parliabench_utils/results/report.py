@@ -1,7 +1,7 @@
 """The report of a run: `outputs/<run>/report.html`, one file that needs no network (notebook 09, `make demo`).
 
-write_report(run.folder, scores, profile="demo", models=models, judge=judge, browser_prompts=24, seed=42)
-print(headline(run.folder))
+write_report(this_run.folder, scores, profile="demo", models=models, judge=judge, browser_prompts=24, seed=42)
+print(headline(this_run.folder))
 
 It can be read without JavaScript; with it the speeches can be filtered and sorted. Only the two scripts that the page comes with
 may run: its content policy names them by their hashes.
@@ -21,14 +21,14 @@ from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.models.loading import read_model_spec
 from parliabench_utils.results import report_parts as parts
 from parliabench_utils.results.browser import browser
-from parliabench_utils.results.cells import HUMAN
+from parliabench_utils.results.cells import HUMAN, generated
 from parliabench_utils.results.figure_style import DPI
 from parliabench_utils.results.report_findings import significance
 from parliabench_utils.results.scores import kept_prompts
 from parliabench_utils.results.tables_scores import MARKS, set_label
 from parliabench_utils.results.tabular import DASH, Table, number, read_table, span
-from parliabench_utils.run.artefacts import write_text
-from parliabench_utils.run.project import project_root
+from parliabench_utils.run.artefacts import printable, read_csv, write_text
+from parliabench_utils.run.project import shown
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "s1", "s2", "s3", "s4")
 NUMBERED = tuple(f"table{n:02d}" for n in range(1, 14))
@@ -67,6 +67,7 @@ def write_report(
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -91,7 +92,8 @@ def _csp_hash(script: str) -> str:
 
 def _content(folder: Path, scores: pd.DataFrame, profile: str, models: Sequence[str], judge: str) -> dict[str, Any]:
     kept = kept_prompts(folder)
-    compared = scores.loc[scores["compared"], "prompt_id"].nunique()
+    spoken = generated(scores)
+    compared = spoken.loc[spoken["compared"], "prompt_id"].nunique()
     specs = [read_model_spec(model) for model in models]
     return {
         "run": folder.name,
@@ -149,7 +151,7 @@ def _figure(folder: Path, name: str) -> dict[str, Any]:
 
 def headline_frame(folder: Path) -> pd.DataFrame:
     """Metrics in rows, models and types in columns: means with * (gain) and † (decline), from `tables/table02.csv`."""
-    data = pd.read_csv(folder / "tables/table02.csv", keep_default_na=False, na_values=[""])
+    data = read_csv(folder / "tables/table02.csv")
     names = dict(zip(data["model"], data["display"], strict=True))
     labels = [set_label(m, t, names) for m, t in zip(data["model"], data["type"], strict=True)]
     marks = data["mark"].fillna("").map(MARKS)
@@ -176,10 +178,8 @@ def headline(folder: Path) -> str:
     rows = zip(frame.index, frame.to_numpy(), strict=True)
     body = [name.ljust(NAME_WIDTH) + "".join(cell.rjust(width) for cell in cells) for name, cells in rows]
     rule = "-" * len(body[0])
-    root = project_root()
-    shown = report.relative_to(root) if report.is_relative_to(root) else report
     legend = "(B) baseline, (F) fine-tuned; * significant gain, † significant decline"
-    return "\n".join([*head, rule, *body, rule, legend, f"report: {shown}"])
+    return "\n".join([*head, rule, *body, rule, legend, f"report: {shown(report)}"])
 
 
 def _wrapped(text: str) -> list[str]:

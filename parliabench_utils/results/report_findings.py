@@ -1,6 +1,6 @@
 """Sentences of the report that are read from the run's own files: what is significant, what reads the speeches, how far to trust.
 
-significance(run.folder, names)      # "Paired test, bonferroni, 28 tests: …; gains: …; declines: …." and the same, pooled
+significance(this_run.folder, names)      # "Paired test, bonferroni, 28 tests: …; gains: …; declines: …." and the same, pooled
 """
 
 import json
@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from parliabench_utils.models.judge_prompting import read_judge_spec
 from parliabench_utils.models.loading import as_spec
 from parliabench_utils.results.compare import verdict
+from parliabench_utils.run.artefacts import read_csv
 from parliabench_utils.run.params import read_profile
 
 READERS = {  # metric -> the parameter of notebook 05 that names what reads the speeches
@@ -31,7 +30,7 @@ def _parameters(folder: Path, stage: str) -> dict[str, Any]:
 
 def significance(folder: Path, names: Mapping[str, str]) -> list[str]:
     """One sentence for the paired test and one for the paper's pooled one: which metrics rise and fall, for which model."""
-    table = pd.read_csv(folder / "08_statistics/comparison.csv")
+    table = read_csv(folder / "08_statistics/comparison.csv")
     correction = _parameters(folder, "08_statistics").get("correction", "bonferroni")
     titles = {"paired": "Paired by prompt", "pooled": "Pooled, as in the paper"}
     said = []
@@ -58,7 +57,7 @@ def guessing(folder: Path) -> list[str]:
     file = folder / "06_political_alignment/summary/validation.csv"
     if not file.exists():
         return []
-    found = pd.read_csv(file)
+    found = read_csv(file)
     low = found.loc[found["statistic"] == "PSA less the better guesser's", "low"]
     if not len(low) or (low > 0).any():
         return []

@@ -16,6 +16,7 @@ from parliabench_utils.models.loading import ModelSpec, as_spec
 from parliabench_utils.results.cells import SMALL_GROUP
 from parliabench_utils.results.report_findings import guessing, other_readers, trust_note
 from parliabench_utils.results.tabular import number
+from parliabench_utils.run.artefacts import read_csv
 from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.stages import STAGES
 
@@ -76,14 +77,14 @@ def dropped_rows(folder: Path) -> list[dict[str, str]]:
     """Reasons and counts of what each stage left out."""
     rows = []
     for stage in ("01_ingest", "02_dataset"):
-        frame = pd.read_csv(folder / stage / "dropped.csv", dtype=str)
+        frame = read_csv(folder / stage / "dropped.csv", dtype=str)
         rows += [{"stage": stage, "reason": rule, "rows": f"{n:,}"} for rule, n in frame["rule"].value_counts().items()]
     return rows
 
 
 def failures(folder: Path) -> pd.DataFrame:
     """04's failed attempts as its summary counts them."""
-    return _printed(pd.read_csv(folder / "04_generate/summary/failures.csv"))
+    return _printed(read_csv(folder / "04_generate/summary/failures.csv"))
 
 
 def checks(folder: Path) -> list[tuple[str, pd.DataFrame, str]]:
@@ -93,16 +94,16 @@ def checks(folder: Path) -> list[tuple[str, pd.DataFrame, str]]:
     validation, summary = folder / "06_political_alignment/summary/validation.csv", folder / "07_judge/summary"
     titles, notes = {}, {}
     if validation.exists():
-        found = pd.read_csv(validation)
+        found = read_csv(validation)
         guessed = found[found["split"] == "none"].drop(columns=["split", "check"])
         titles["What Party Align sees in human speeches, by condition and by what training and test share (06)"] = (
             overview(found)
         )
         titles["PSA beside the two guessers' (06)"] = guessed
     if summary.is_dir():
-        titles[TRUST] = pd.read_csv(summary / "trust.csv")
+        titles[TRUST] = read_csv(summary / "trust.csv")
         notes[TRUST] = trust_note(folder)
-        titles["What the judge could not rate (07)"] = pd.read_csv(summary / "failures.csv")
+        titles["What the judge could not rate (07)"] = read_csv(summary / "failures.csv")
     return [(title, _printed(frame), notes.get(title, "")) for title, frame in titles.items()]
 
 
@@ -125,7 +126,7 @@ def missing_scores(scores: pd.DataFrame, kept: Sequence[str], compared: int) -> 
         {
             "stage": "08_statistics",
             "reason": "answered prompts without all ratings",
-            "rows": f"{len(set(kept)) - compared:,}",
+            "rows": f"{max(len(set(kept)) - compared, 0):,}",
         },
         {"stage": "08_statistics", "reason": "prompts that remain and are compared", "rows": f"{compared:,}"},
     ]

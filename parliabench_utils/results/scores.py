@@ -1,6 +1,6 @@
 """All scores of a run in one frame: one row a speech, joined by id; notebook 08 writes it as `08_statistics/scores.parquet`.
 
-scores = join_scores(run.folder, present_sets(run.folder, models, types), judge="smollm2-constrained")
+scores = join_scores(this_run.folder, present_sets(this_run.folder, models, types), judge="smollm2-constrained")
 """
 
 import json

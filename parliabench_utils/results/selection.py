@@ -10,33 +10,63 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS, Metric
-from parliabench_utils.results.cells import generated
+from parliabench_utils.results.cells import SET, generated
 from parliabench_utils.results.compare import BASELINE, TUNED
 
 CONTEXTS = ("Party", "House", "Topic")
 CROSSED = "Party x House x Topic"
 
 
+ALL = "all"  # every generated set keeps the same prompts
+
+
 def composition(scores: pd.DataFrame, draws: int = 2000, seed: int = 42) -> pd.DataFrame:
     """Prompts and kept prompts (`scores["compared"]`) by party, house, topic and all three crossed.
 
-    Columns: by, group, prompts, kept, share_before, share_after, change; the same in all rows of a `by`: chi2 of kept against
-    group, df, and p from `draws` permutations of which prompts stay (groups are too small for the table's chi-square).
+    A prompt is kept by a generated set (model, type) that has a compared speech to it; members, who always spoke, do not decide.
+    Where all sets keep the same prompts there is one block of rows, `model` ALL, else one a set.
+
+    Columns: model, type, by, group, prompts, kept, share_before, share_after, change; the same in all rows of a block and `by`: chi2
+    of kept against group, df, and p from `draws` permutations of which prompts stay (groups are too small for the table's
+    chi-square).
     """
-    prompts = scores.groupby("prompt_id").agg({**dict.fromkeys(CONTEXTS, "first"), "compared": "any"})
+    prompts = scores.groupby("prompt_id")[list(CONTEXTS)].first()
     prompts[CROSSED] = prompts[list(CONTEXTS)].astype(str).agg(" / ".join, axis=1)
-    kept = prompts["compared"].to_numpy(bool)
-    parts = []
-    for by in (*CONTEXTS, CROSSED):
-        groups = prompts[by].astype(str)
-        part = prompts.groupby(groups)["compared"].agg(prompts="size", kept="sum").reset_index(names="group")
-        part["share_before"] = part["prompts"] / len(prompts)
-        part["share_after"] = part["kept"] / kept.sum() if kept.any() else np.nan
-        part["change"] = part["share_after"] - part["share_before"]
-        chi2, p = _chi2_test(pd.factorize(groups)[0], kept, draws, seed)
-        parts.append(part.assign(chi2=chi2, df=len(part) - 1, p=p).pipe(lambda f, by=by: f.assign(by=by)))
-    columns = ["by", "group", "prompts", "kept", "share_before", "share_after", "change", "chi2", "df", "p"]
+    answered = generated(scores).groupby(["prompt_id", *SET], sort=False)["compared"].any().unstack(SET)
+    kept = answered.reindex(prompts.index).eq(True)
+    if kept.eq(kept.iloc[:, 0], axis=0).all(axis=None):
+        kept = kept.iloc[:, :1].set_axis(pd.MultiIndex.from_tuples([(ALL, "generated")]), axis=1)
+    parts = [
+        _mix(prompts[by].astype(str), kept[name].to_numpy(bool), draws, seed).assign(model=name[0], type=name[1], by=by)
+        for name in kept
+        for by in (*CONTEXTS, CROSSED)
+    ]
+    columns = [
+        "model",
+        "type",
+        "by",
+        "group",
+        "prompts",
+        "kept",
+        "share_before",
+        "share_after",
+        "change",
+        "chi2",
+        "df",
+        "p",
+    ]
     return pd.concat(parts, ignore_index=True)[columns]
+
+
+def _mix(groups: pd.Series, kept: np.ndarray, draws: int, seed: int) -> pd.DataFrame:
+    """Prompts and kept ones (n_prompts,) by group, and whether every prompt was as likely to stay."""
+    part = pd.DataFrame({"group": groups.to_numpy(), "kept": kept}).groupby("group")["kept"]
+    part = part.agg(prompts="size", kept="sum").reset_index()
+    part["share_before"] = part["prompts"] / len(groups)
+    part["share_after"] = part["kept"] / kept.sum() if kept.any() else np.nan
+    part["change"] = part["share_after"] - part["share_before"]
+    chi2, p = _chi2_test(pd.factorize(groups)[0], kept, draws, seed)
+    return part.assign(chi2=chi2, df=len(part) - 1, p=p)
 
 
 def _chi2_test(groups: np.ndarray, kept: np.ndarray, draws: int, seed: int) -> tuple[float, float]:
@@ -59,7 +89,8 @@ def _chi2_test(groups: np.ndarray, kept: np.ndarray, draws: int, seed: int) -> t
 def worst_case(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS) -> pd.DataFrame:
     """Bounds of fine-tuned minus baseline over *all* prompts, for each model and metric.
 
-    A missing value may be anything between the metric's ends (PPL: the run's smallest and largest). Columns: n_prompts (those
+    A missing value may be anything between the metric's ends (PPL: the run's smallest and largest). Self-BLEU's values are those
+    among the compared speeches; more speeches would raise them. Columns: n_prompts (those
     for which the metric is defined for anybody), n_pairs, difference (of the pairs), lowest, highest, sign_certain.
     """
     rows = []

@@ -14,10 +14,17 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from parliabench_utils.corpus.organisations import UNKNOWN_ORIENTATION
 from parliabench_utils.results.cells import normalise
 
 CONTEXTS = {"affiliation": "Party", "topic": "Topic", "orientation": "Political Orientation"}
 NEAR_ZERO = 1e-3  # a coefficient of variation around a mean of nothing says nothing
+
+
+def known_groups(labels: pd.Series) -> pd.Series:
+    """`labels` (parties, topics, orientations) as text, missing where there is none: null, empty, or an unknown orientation."""
+    text = labels.astype("string").str.strip()
+    return text.mask(text.isin(["", UNKNOWN_ORIENTATION]))
 
 
 def stability(group_means: Iterable[float]) -> float:
@@ -38,6 +45,7 @@ def _stabilities(means: np.ndarray) -> np.ndarray:
 def stability_by_metric(scores: pd.DataFrame, how: str = "run", draws: int = 0, seed: int = 42) -> pd.DataFrame:
     """Stability of each model, type, context and metric.
 
+    Speeches without a party, topic or orientation (`known_groups`) do not count in that context: Unknown is no position.
     Columns: model, type, context, metric, stability, n_groups, n and, from `draws` permutations that deal the speeches to
     groups of the same sizes at random: `by_chance`, the mean stability that sampling alone gives, and `p_chance`, the share
     of permutations that are as uneven as the real groups.
@@ -45,9 +53,9 @@ def stability_by_metric(scores: pd.DataFrame, how: str = "run", draws: int = 0, 
     values = normalise(scores, how)
     rows = []
     for (model, kind), index in scores.groupby(["model", "type"], sort=False).groups.items():
-        block = values.loc[index]
         for context, column in CONTEXTS.items():
-            groups = scores.loc[index, column].astype(str)
+            groups = known_groups(scores.loc[index, column]).dropna().astype(str)
+            block = values.loc[groups.index]
             means = block.groupby(groups).mean()
             found = _stabilities(means.to_numpy())
             chance, p = _by_chance(block.to_numpy(), groups.to_numpy(), found, draws, seed)
@@ -63,7 +71,7 @@ def _by_chance(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each metric, mean stability over permutations of the groups, and the share of them that `found` does not exceed."""
     nothing = np.full(data.shape[1], np.nan)
-    if not draws:
+    if not draws or not len(groups):
         return nothing, nothing
     rng = np.random.default_rng(seed)
     known = ~np.isnan(data)

@@ -7,7 +7,7 @@ import pandas as pd
 from parliabench_utils.results.cells import SMALL_GROUP
 from parliabench_utils.results.memorisation import ORDERS
 from parliabench_utils.results.paper import PAPER_TABLES
-from parliabench_utils.results.selection import CROSSED
+from parliabench_utils.results.selection import ALL, CROSSED
 from parliabench_utils.results.tables_scores import SMALL_NOTE, Names, set_label
 from parliabench_utils.results.tabular import DASH, Table, number, p_value
 
@@ -75,11 +75,15 @@ def mixed_display(mixed: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
     return Table("mixed_model", "Fine-tuning in a mixed model of all models", mixed, display, notes, inputs)
 
 
-def selection_display(selection: pd.DataFrame, inputs: Inputs) -> Table:
+def selection_display(selection: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
     """Who drops out: the mix of prompts before and after, single contexts printed, crossed ones in the CSV."""
+    known = {**names, ALL: "All models"}
+    label = pd.Series([set_label(m, t, known) for m, t in selection[["model", "type"]].to_numpy()], selection.index)
+    label = label.mask(selection["model"] == ALL, known[ALL])
     shown = selection[selection["by"] != CROSSED]
     display = pd.DataFrame(
         {
+            "Speeches of": label[shown.index],
             "By": shown["by"],
             "Group": shown["group"],
             "Prompts": shown["prompts"].astype(str),
@@ -89,12 +93,13 @@ def selection_display(selection: pd.DataFrame, inputs: Inputs) -> Table:
             "Change": shown["change"].map(lambda v: DASH if pd.isna(v) else f"{v:+.3f}"),
         }
     )
-    tests = selection.drop_duplicates("by")
-    words = [f"{r.by}: χ² = {number(r.chi2, 2)}, df {r.df}, p = {p_value(r.p)}" for r in tests.itertuples()]
+    tests = selection.assign(who=label).drop_duplicates(["who", "by"])
+    words = [f"{r.who}, {r.by}: χ² = {number(r.chi2, 2)}, df {r.df}, p = {p_value(r.p)}" for r in tests.itertuples()]
     notes = (
         "Is every prompt as likely to stay, whatever its group? "
         + "; ".join(words)
-        + " (p by permutation; a dash: nothing to test).",
+        + " (p by permutation; a dash: nothing to test). Members' own speeches do not decide; where the models keep different "
+        "prompts, each has its rows.",
         "In CSV files: all three contexts crossed; worst-case bounds of each comparison (08_statistics/selection_bounds.csv).",
     )
     return Table("selection", "Prompts before and after the rule for missing values", selection, display, notes, inputs)
@@ -113,7 +118,8 @@ def coverage_display(coverage: pd.DataFrame, names: Names, inputs: Inputs) -> Ta
     display.insert(0, "n", data.groupby(label, sort=False)["n"].first().astype(str).reindex(display.index))
     notes = (
         "Share of a set's speeches that have no value (for J_…: the judge gave no readable rating); after the stroke, where the "
-        "metric's model has a limit, the share of which it read only a part.",
+        "metric's model has a limit, the share of which it read only a part. Self-BLEU is taken among the compared speeches; "
+        "others have none.",
     )
     return Table("coverage", "Speeches without a value, or read in part", data, display.reset_index(), notes, inputs)
 
@@ -141,6 +147,7 @@ def memorisation_display(summary: pd.DataFrame, names: Names, inputs: Inputs) ->
         "Words in a row that a training speech has too, and the mean share of a speech's n-grams that occur in training. Held-out "
         "human speeches share set phrases as well: a model memorises as far as it goes beyond them.",
         "Above people's 95 %: share of speeches with a longer run than 95 % of the human ones. δ and Mann-Whitney p: against people.",
+        "Of the compared speeches; the longest run of more speeches is longer for that alone.",
         SMALL_NOTE.replace(" a model", ""),
     )
     return Table("memorisation", "Overlap with training speeches", data, display, notes, inputs)

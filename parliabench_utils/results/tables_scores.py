@@ -8,7 +8,7 @@ import pandas as pd
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.results.cells import HUMAN, SMALL_GROUP, cell_means
 from parliabench_utils.results.compare import verdict
-from parliabench_utils.results.difficulty import DEFINITION
+from parliabench_utils.results.difficulty import DEFINITION, left_out
 from parliabench_utils.results.paper import PAPER_MODELS, published
 from parliabench_utils.results.stability import CONTEXTS
 from parliabench_utils.results.tabular import DASH, Table, number, p_value, span
@@ -17,6 +17,10 @@ Names = Mapping[str, str]  # printed name of each model, and of "human"
 MARKS = {"gain": "*", "decline": "†", "": ""}
 TYPE_LETTERS = {"baseline": " (B)", "fine-tuned": " (F)", HUMAN: ""}  # other types are spelled out
 SMALL_NOTE = f"° fewer than {SMALL_GROUP} speeches a model"
+SELF_BLEU_NOTE = (
+    "Self-BLEU grows with the number of speeches: it is computed again among the compared ones, as many to the same prompts in every "
+    "set (scores read from a publication stay)."
+)
 MISSING_NOTE = (
     "A group does not appear when every one of its prompts was left out (04_generate/summary/kept_prompts.json)"
 )
@@ -57,7 +61,8 @@ def table02(
     notes = (
         f"Mean ± sd (ddof 1); n is the number of valid values, in brackets where a metric has fewer. {rule}",
         f"* significant improvement, † significant decline: {test} t-test, {correction} at 0.05 over {family}."
-        + (" Self-BLEU: permutation of types within groups." if test == "paired" else ""),
+        + (" Self-BLEU: permutation of types." if test == "paired" else " Of Self-BLEU it is too sure (see Table 13)."),
+        SELF_BLEU_NOTE,
         "Columns in the order of the paper's values (its printed header is out of order).",
         *([SMALL_NOTE.replace(" a model", "")] if small.any() else []),
     )
@@ -131,8 +136,9 @@ def difficulty_table(frame: pd.DataFrame, column: str, inputs: tuple[Path, ...])
     unknown = (
         () if column == "Party" else ("Unknown is no position: it has no rank here, where the paper ranks it last.",)
     )
+    absent = left_out(frame)
     notes = (
-        DEFINITION,
+        DEFINITION + (f" Left out, as not every group has them or they have no spread: {absent}." if absent else ""),
         "The paper's own columns are in the CSV; they follow another, unpublished definition, so no difference is taken.",
         *unknown,
         SMALL_NOTE.replace(" a model", ""),
@@ -161,6 +167,7 @@ def table12(table: pd.DataFrame, names: Names, how: str, inputs: tuple[Path, ...
     notes = (
         "Eq. 4, mean over all metrics; Overall is the plain mean of the three contexts.",
         f"Metrics normalised to [0, 1] ({'min-max over the run' if how == 'run' else 'fixed ranges'}), lower-is-better flipped.",
+        "Speeches without a party, topic or orientation (Unknown) do not count in that context.",
         "By chance: the same speeches dealt to groups of the same sizes at random. Uneven beyond chance: metrics and contexts that "
         "are less even than 95 % of such deals; one in twenty would be by chance alone.",
     )
@@ -207,7 +214,8 @@ def table13(comparison: pd.DataFrame, names: Names, inputs: tuple[Path, ...]) ->
         "Fine-tuned minus baseline. t, p, d: pooled two-sample t-test (the paper's). Paired: within prompts, which all models share.",
         f"Pooled, Paired: gain or decline that is significant at 0.05 after Bonferroni; {comparison['family'].iloc[0]} "
         f"(paired: {comparison['paired_p_family'].iloc[0]}). Holm and Benjamini-Hochberg are in the CSV.",
-        "‡ Self-BLEU compares the speeches of a group with each other, so its values are not independent and a t-test's p is too "
-        "small: this p is from permuting the types within groups (self_bleu_permutation.csv).",
+        "‡ Self-BLEU compares the speeches of a set with each other, so its values are not independent and a t-test's p is too "
+        "small: this p and interval are from permuting the types (self_bleu_permutation.csv); Wilcoxon's p is left out.",
+        SELF_BLEU_NOTE,
     )
     return Table("table13", "Fine-tuned against baseline: all tests", data, display, notes, inputs)

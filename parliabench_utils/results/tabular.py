@@ -4,6 +4,7 @@ Used by notebook 08; the report prints the same `display` as HTML.
 """
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -11,12 +12,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from parliabench_utils.run.artefacts import write_csv, write_json, write_text
+from parliabench_utils.run.artefacts import printable, read_csv, write_csv, write_json, write_text
 from parliabench_utils.run.provenance import file_hash, name_in_manifest
 
 DASH = "—"
 LONG, WIDE = 40, 10  # rows and columns; a longer table breaks over pages, unless it is wide and so set small on one
-# LaTeX for the signs that tables use; everything else is escaped by pandas before.
+# LaTeX for the signs that tables use.
 _SIGNS = {
     "±": r"$\pm$",
     "↑": r"$\uparrow$",
@@ -36,6 +37,11 @@ _SIGNS = {
     "–": "--",
     DASH: "---",
 }
+_SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}", "\ufffd": "?",
+}  # fmt: skip
+LAST_LATIN = 0x17F  # LaTeX's own fonts have the letters up to here
 
 _STYLE = (
     "body{font:15px/1.4 system-ui,sans-serif;margin:2rem;color:#1c2430}caption{font-weight:600;text-align:left;padding:.4rem 0}"
@@ -82,7 +88,7 @@ def read_table(folder: Path, name: str) -> Table:
     target = folder / "tables" / name
     record = json.loads(target.with_suffix(".json").read_text(encoding="utf-8"))
     display = pd.DataFrame(record["display"]["rows"], columns=record["display"]["columns"], dtype=str)
-    data = pd.read_csv(target.with_suffix(".csv"), keep_default_na=False, na_values=[""])
+    data = read_csv(target.with_suffix(".csv"))
     return Table(name, record["title"], data, display, tuple(record["notes"]))
 
 
@@ -95,17 +101,18 @@ def to_latex(table: Table) -> str:
     """A booktabs table for a plain article class (packages booktabs, graphicx, longtable); all text escaped."""
     long = len(table.display) > (LONG if len(table.display.columns) <= WIDE else 2 * LONG)
     caption = escape_latex(table.title)
-    body = table.display.astype(str).to_latex(
+    body = _in_latex(table.display).to_latex(
         index=False,
-        escape=True,
+        escape=False,
         longtable=long,
         column_format=_widths(table.display) if long else None,
         caption=caption if long else None,
         label=f"tab:{table.name}" if long else None,
     )
-    body = _signs(body)
     notes = "".join(f"\\par\\footnotesize {escape_latex(note)}\n" for note in table.notes)
     head = "% needs \\usepackage{booktabs,graphicx,longtable}\n"
+    if any(ord(sign) > LAST_LATIN for sign in body + caption + notes):
+        head += "% and XeLaTeX or LuaLaTeX with a font that has its letters\n"
     if long:
         return f"{head}{{\\tiny\\setlength{{\\tabcolsep}}{{3pt}}\n{body}}}\n{notes}"
     fit = f"\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}{{!}}{{%\n{body.strip()}}}\n"
@@ -115,8 +122,12 @@ def to_latex(table: Table) -> str:
 
 def to_html(table: Table) -> str:
     """A page with the table, its title and notes; all text escaped."""
-    body = table.display.astype(str).to_html(index=False, escape=True, border=0)
-    caption, notes = escape(table.title), "".join(f"<p>{escape(note)}</p>\n" for note in table.notes)
+    display = table.display.astype(str).map(printable).rename(columns=lambda name: printable(str(name)))
+    body = display.to_html(index=False, escape=True, border=0)
+    caption, notes = (
+        escape(printable(table.title)),
+        "".join(f"<p>{escape(printable(note))}</p>\n" for note in table.notes),
+    )
     body = body.replace(">\n", f">\n  <caption>{caption}</caption>\n", 1).replace(" ± ", "&nbsp;±&nbsp;")
     return (
         f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{caption}</title>\n'
@@ -131,11 +142,21 @@ def _widths(display: pd.DataFrame) -> str:
     return "".join(f"p{{{room * length / sum(lengths):.3f}\\linewidth}}" for length in lengths)
 
 
+def _in_latex(display: pd.DataFrame) -> pd.DataFrame:
+    """All cells and names of columns escaped."""
+    return display.astype(str).map(escape_latex).rename(columns=lambda name: escape_latex(str(name)))
+
+
 def escape_latex(text: str) -> str:
-    """Text with LaTeX's special characters and our signs replaced."""
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    escaped = "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
-    return _signs(escaped)
+    """Text on one line with LaTeX's special characters and our signs replaced; control and format characters are left out.
+
+    A star or bracket at the beginning would belong to the line before it (`\\\\*`, `\\\\[`), so it is put in braces.
+    """
+    line = unicodedata.normalize("NFC", " ".join(printable(text).split()))
+    seen = "".join(_SPECIAL.get(c, c) for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cn", "Co", "Cs"))
+    if seen.startswith(("*", "[")):
+        seen = f"{{{seen[0]}}}{seen[1:]}"
+    return _signs(seen)
 
 
 def _signs(text: str) -> str:

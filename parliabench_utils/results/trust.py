@@ -24,13 +24,17 @@ from parliabench_utils.run.artefacts import Row
 
 SPEECH = ["model", "type", "prompt_id", "variant"]
 NARROW = 0.05  # a spread below this share of the scale is next to a constant
+LENGTH = "points per 100 words, set and prompt fixed"
+# Shares of the scale for 100 words: a judge that surely pays more than the first rewards length, one that surely pays less than
+# the second does not (an equivalence bound); between them there are too few speeches to tell.
+PAYS, BLIND = 0.025, 0.1
 # check -> what a sound judge has
 SOUND = {
     "mean score": "",
     "standard deviation": "well above 0",
     "different scores": "many",
     "human minus models": "above 0",
-    "points per 100 words, party and topic fixed": "0",
+    LENGTH: "0",
     f"{AGAIN}: standard deviation": "0",
     f"{AGAIN}: alpha": "1",
     f"{SHUFFLED}: largest change": "0",
@@ -81,7 +85,7 @@ def _spread(own: pd.DataFrame) -> dict[str, tuple]:
         "standard deviation": (scores.std(), n),
         "different scores": (float(scores.round(3).nunique()), n),
         "human minus models": (own.loc[human, "score"].mean() - own.loc[~human, "score"].mean(), n),
-        "points per 100 words, party and topic fixed": length_slope(own),
+        LENGTH: length_slope(own.assign(set=own["model"] + "/" + own["type"])),
     }
 
 
@@ -95,12 +99,14 @@ def _both(own: pd.DataFrame, again: pd.DataFrame, check: str) -> tuple[np.ndarra
 def _repeats(own: pd.DataFrame, again: pd.DataFrame, points: int) -> dict[str, tuple]:
     rounds = again[again["check"].str.startswith(AGAIN)].pivot_table(index=SPEECH, columns="check", values="score")
     table = rounds.join(own.set_index(SPEECH)["score"], how="left").to_numpy(float)  # (n_speeches, rounds)
+    rated = (~np.isnan(table)).sum(axis=1) >= 2  # of one rating there is nothing to compare
+    spreads = np.nanstd(table[rated], axis=1, ddof=1)
     first, mixed = _both(own, again, SHUFFLED)
     straight, turned = _both(own, again, REVERSED)
     turned = points + 1 - turned
     return {
-        f"{AGAIN}: standard deviation": (_mean(np.nanstd(table, axis=1, ddof=1)) if table.size else np.nan, len(table)),
-        f"{AGAIN}: alpha": (ordinal_alpha(table.T) if table.size else np.nan, len(table)),
+        f"{AGAIN}: standard deviation": (_mean(spreads), spreads.size),
+        f"{AGAIN}: alpha": (ordinal_alpha(table.T) if table.size else np.nan, spreads.size),
         f"{SHUFFLED}: largest change": (np.abs(first - mixed).max() if first.size else np.nan, first.size),
         f"{REVERSED}: Kendall's tau": (pair_agreement(straight, turned, points)["tau"], straight.size),
         f"{REVERSED}: change of the mean": (_mean(turned - straight), straight.size),
@@ -151,28 +157,45 @@ def _cell(row) -> str:
 
 
 def verdicts(measures: pd.DataFrame, points: int) -> pd.DataFrame:
-    """One row a dimension: `dimension, passed, failed` (names of checks). What could not be measured is not passed."""
+    """One row a dimension: `dimension, passed, failed, undecided` (names of checks).
+
+    Undecided is what could not be measured, or only too coarsely to tell; it is not passed.
+    """
     rows = []
     for name in DIMENSIONS:
         found = measures[measures["dimension"] == name].set_index("check")
-        tests = {check: _passes(check, found.loc[check], points) for check in found.index}
-        rows.append(
-            {"dimension": name} | {w: "; ".join(c for c, ok in tests.items() if ok is good) for w, good in WORDS}
-        )
-    return pd.DataFrame(rows)
+        tests = {check: _passes(check, found.loc[check], points) for check in found.index if _decides(check)}
+        if tests.get(ALPHA):  # a greedy judge repeats itself by construction: it counts against a judge only
+            del tests[ALPHA]
+        names = [[check for check, ok in tests.items() if ok is mark] for mark in (True, False, None)]
+        rows.append({"dimension": name} | {word: "; ".join(checks) for word, checks in zip(WORDS, names, strict=True)})
+    return pd.DataFrame(rows, columns=["dimension", *WORDS])
 
 
-WORDS = (("passed", True), ("failed", False))
+WORDS = ("passed", "failed", "undecided")
+ALPHA = f"{AGAIN}: alpha"
+ENOUGH = dict.fromkeys((f"{REVERSED}: Kendall's tau", "second judge: ICC(A,1)", ALPHA), 0.5)
+
+
+def _decides(check: str) -> bool:
+    """Whether a check speaks for or against a judge; the others only describe."""
+    slope = check.startswith("points per 100 words")
+    return slope or check in ENOUGH or check == "standard deviation" or check.startswith("above its control")
 
 
 def _passes(check: str, row: pd.Series, points: int) -> bool | None:
-    """Whether a check speaks for the judge; None for one that only describes."""
-    if check == "standard deviation":
-        return bool(row["value"] >= NARROW * (points - 1))
+    """Whether the judge passes; None where that cannot be told."""
+    if np.isnan(row["value"]):
+        return None
     if check.startswith("points per 100 words"):
-        return bool(row["low"] <= 0 <= row["high"])
-    if check == f"{AGAIN}: alpha":  # a greedy judge repeats itself by construction: it counts against a judge only
-        return None if row["value"] >= 0.5 else False
-    if check in (f"{REVERSED}: Kendall's tau", "second judge: ICC(A,1)"):
-        return bool(row["value"] >= 0.5)
-    return bool(row["low"] > 0.5) if check.startswith("above its control") else None
+        return _blind_to_length(row["low"], row["high"], points)
+    if check.startswith("above its control"):
+        return bool(row["low"] > 0.5)
+    return bool(row["value"] >= (NARROW * (points - 1) if check == "standard deviation" else ENOUGH[check]))
+
+
+def _blind_to_length(low: float, high: float, points: int) -> bool | None:
+    pays, blind = (share * (points - 1) for share in (PAYS, BLIND))
+    if low > pays or high < -pays:
+        return False
+    return True if -blind < low and high < blind else None

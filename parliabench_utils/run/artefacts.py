@@ -15,6 +15,7 @@ row at a time to `NAME.partial`, which a restarted run reads before it goes on.
 import json
 import math
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -39,6 +40,10 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o644)
         temporary.replace(path)
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk names no file
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -59,9 +64,75 @@ def write_jsonl(path: Path, rows: Iterable[Row]) -> None:
     write_text(path, "".join(_line(row) for row in rows))
 
 
+# A cell that begins so, be it after spaces, quotes or marks that nobody sees, is computed by a spreadsheet; plain numbers are not.
+_FORMULA = re.compile(r"""[\s'"`‘’“”\u00ad\u200b-\u200f\u2060\ufeff]*[=+@＝＋－＠﹢﹣﹦﹫-]|'*[\t\n]""")
+PLAIN_NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def printable(text: str) -> str:
+    """`text` with one kind of line end, and U+FFFD for control characters and halves of surrogate pairs."""
+    return _NO_TEXT.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _is_formula(text: str) -> bool:
+    return bool(_FORMULA.match(text)) and not PLAIN_NUMBER.fullmatch(text)
+
+
+def harmless(text: str) -> str:
+    """`text` as a cell of a CSV or sheet: printable, and `'` before what a spreadsheet would compute, which `restored` undoes."""
+    text = printable(text)
+    return f"'{text}" if _is_formula(text) else text
+
+
+def restored(text: str) -> str:
+    """A cell's text before `harmless` put `'` in front of it."""
+    return text[1:] if text.startswith("'") and _is_formula(text[1:]) else text
+
+
+def csv_text(frame: "pd.DataFrame") -> str:
+    """CSV without the index, floats at 6 decimals, smaller ones (p-values) at 6 digits."""
+    return frame.to_csv(index=False, lineterminator="\n", float_format=_number)
+
+
 def write_csv(path: Path, frame: "pd.DataFrame") -> None:
-    """CSV without the index, floats at 6 decimals, smaller ones (p-values) at 6 digits, atomically."""
-    write_text(path, frame.to_csv(index=False, lineterminator="\n", float_format=_number))
+    """`csv_text` with all texts and names of columns `harmless`, atomically; `read_csv` gives them back."""
+    import pandas as pd
+
+    safe = frame.rename(columns=_each_text(harmless))
+    for place, dtype in enumerate(frame.dtypes):
+        if not (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_datetime64_any_dtype(dtype)):
+            cells = [_each_text(harmless)(cell) for cell in frame.iloc[:, place]]
+            safe.isetitem(place, pd.Series(cells, index=frame.index, dtype=object))
+    write_text(path, csv_text(safe))
+
+
+def read_csv(path: Path, **options: Any) -> "pd.DataFrame":
+    """A CSV that `write_csv` made, with its texts as they were; only an empty cell is missing. `options` are those of pandas."""
+    import pandas as pd
+
+    frame = pd.read_csv(path, **({"encoding": "utf-8", "keep_default_na": False, "na_values": [""]} | options))
+    for place, dtype in enumerate(frame.dtypes):
+        if pd.api.types.is_string_dtype(dtype):
+            frame.isetitem(place, frame.iloc[:, place].map(_each_text(restored)))
+    return frame.rename(columns=_each_text(restored), index=_each_text(restored))
+
+
+def _each_text(change: Callable[[str], str]) -> Callable[[Any], Any]:
+    return lambda value: change(value) if isinstance(value, str) else value
+
+
+def markdown_text(value: Any) -> str:
+    """`value` on one line of Markdown, also in a cell of a table: no markup, link or HTML of its own."""
+    text = " ".join(printable(str(value)).split()).replace("\\", "\\\\").replace("|", "\\|")
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(")
+
+
+def markdown_table(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """A table in Markdown; all cells are `markdown_text`."""
+    header = list(header)
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(markdown_text, line)) + " |" for line in lines) + "\n"
 
 
 def _number(value: float) -> str:
@@ -76,20 +147,33 @@ def write_parquet(path: Path, frame: "pd.DataFrame") -> None:
 
 
 def read_jsonl(path: Path) -> list[Row]:
-    """All rows of a JSONL file. Raises ValueError with file and line where a line is not a JSON object."""
+    """All rows of a JSONL file of a stage. Raises ValueError with file and line where a line is not a JSON object."""
     with Path(path).open(encoding="utf-8") as lines:
-        return [_parse(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
+        return [
+            parse_row(line, f"{path}, line {number}", "; delete the file and run its stage again")
+            for number, line in enumerate(lines, start=1)
+            if line.strip()
+        ]
 
 
-def _parse(line: str, path: Path, number: int) -> Row:
+def read_json(path: Path) -> Any:
+    """A JSON file. Raises ValueError with the file where it is none."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from error
+    except RecursionError as error:
+        raise ValueError(f"{path}: not JSON as a stage writes it (nested too deeply)") from error
+
+
+def parse_row(line: str, where: str, remedy: str = "") -> Row:
+    """One line of JSONL. Raises ValueError that begins with `where` and ends with `remedy`."""
     try:
         row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{path}, line {number}: not JSON ({error.msg}); delete the file and run its stage again"
-        ) from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{where}: not JSON ({getattr(error, 'msg', 'nested too deeply')}){remedy}") from error
     if not isinstance(row, dict):
-        raise ValueError(f"{path}, line {number}: expected a JSON object, found {type(row).__name__}")
+        raise ValueError(f"{where}: expected a JSON object, found {type(row).__name__}")
     return row
 
 

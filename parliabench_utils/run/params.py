@@ -10,16 +10,17 @@ ValueError: 01_ingest: unknown parameter 'sede'; did you mean 'seed'?
 """
 
 import difflib
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from yaml import YAMLError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from parliabench_utils.run.parameter_files import load_yaml, read_yaml
+from parliabench_utils.run.parameter_files import load_yaml, plain_name, read_yaml
 from parliabench_utils.run.project import project_root
 from parliabench_utils.run.training_names import Optimizer, Scheduler
 
 SpeechType = Literal["baseline", "fine-tuned", "few-shot", "retrieval"]
+PlainName = Annotated[str, AfterValidator(plain_name)]
+NameOrNone = Annotated[str, AfterValidator(lambda name: name and plain_name(name))]
 
 
 class Common(BaseModel):
@@ -27,11 +28,11 @@ class Common(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    run: str = Field("demo", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    profile: str = Field("demo", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    run: PlainName = "demo"
+    profile: PlainName = "demo"
     seed: int = Field(42, ge=0)
     data_root: str = "data"
-    models: list[str] = Field(["smollm2-135m", "smollm2-135m-nf4"], min_length=1)
+    models: list[PlainName] = Field(["smollm2-135m", "smollm2-135m-nf4"], min_length=1)
     types: list[SpeechType] = Field(["baseline", "fine-tuned"], min_length=1)
     n_threads: int = Field(2, ge=1)
     offline: bool = True
@@ -53,7 +54,7 @@ def _words_in_order(params: Any) -> Any:
 class Job(Common):
     """03 to 07 can be cut into jobs: the runner's --model, --type and --shard set these; empty or -1 means all."""
 
-    model: str = ""
+    model: NameOrNone = ""
     type: Literal["", "human"] | SpeechType = ""
     shard: int = Field(-1, ge=-1)
 
@@ -161,7 +162,6 @@ class TextMetrics(Job):
     distinct_vocabulary: int = Field(30522, ge=2)
     self_bleu_group: Literal["prompt", "context", "model"] = "model"
     self_bleu_n: int = Field(4, ge=1)
-    self_bleu_k: int = Field(0, ge=0)
     grammar: Literal["causal", "masked"] = "causal"
     masked_model: str = "bert-base-cased"
     acceptability_model: str = "textattack/bert-base-uncased-CoLA"
@@ -193,7 +193,7 @@ class Alignment(Job):
 class Judge(Job):
     """07_judge."""
 
-    judge: str = "smollm2-constrained"
+    judge: PlainName = "smollm2-constrained"
     points: Literal[5, 10] = 10
     max_attempts: int = Field(1, ge=1)
     server_url: str = ""
@@ -201,7 +201,7 @@ class Judge(Job):
     control_speeches: int = Field(4, ge=0)
     repeat_speeches: int = Field(5, ge=0)
     repeats: int = Field(3, ge=1)
-    second_judge: str = "smollm2-constrained"
+    second_judge: NameOrNone = "smollm2-constrained"
     second_points: Literal[5, 10] = 5
 
 
@@ -209,7 +209,7 @@ class Statistics(Common):
     """08_statistics."""
 
     types: list[SpeechType] = Field(["baseline", "fine-tuned"], min_length=2)  # it compares the one with the other
-    judge: str = "smollm2-constrained"
+    judge: PlainName = "smollm2-constrained"
     missing: Literal["complete", "available"] = "complete"
     asterisk_test: Literal["pooled", "paired"] = "paired"
     correction: Literal["bonferroni", "holm", "bh"] = "bonferroni"
@@ -222,7 +222,7 @@ class Statistics(Common):
 class Figures(Common):
     """09_figures."""
 
-    judge: str = "smollm2-constrained"
+    judge: PlainName = "smollm2-constrained"
     browser_prompts: int = Field(24, ge=1)
 
 
@@ -261,7 +261,7 @@ def validate(notebook: str, values: dict[str, Any]) -> Common:
 def read_profile(notebook: str, profile: str) -> dict[str, Any]:
     """`params/<profile>/common.yaml` overlaid with `params/<profile>/<notebook>.yaml`, flat."""
     folder = project_root() / "params" / profile
-    if not folder.is_dir():
+    if not (folder / "common.yaml").is_file():
         profiles = sorted(path.parent.name for path in (project_root() / "params").glob("*/common.yaml"))
         raise ValueError(f"no profile {profile!r}{_did_you_mean(profile, profiles)}; there are {', '.join(profiles)}")
     return read_yaml(folder / "common.yaml") | read_yaml(folder / f"{notebook}.yaml")
@@ -269,13 +269,14 @@ def read_profile(notebook: str, profile: str) -> dict[str, Any]:
 
 def parse_setting(text: str) -> tuple[str, Any]:
     """`key=value` of the command line, the value read as YAML: `seed=7`, `models=[a, b]`, `corpus=mini`."""
-    key, sign, value = text.partition("=")
-    if not sign or not key.strip():
+    key, sign, value = (part.strip() for part in text.partition("="))
+    if not sign or not key:
         raise ValueError(f"--set {text!r}: expected key=value")
     try:
-        return key.strip(), load_yaml(value) if value.strip() else ""
-    except YAMLError as error:
-        raise ValueError(f"--set {text!r}: {error}") from error
+        return key, load_yaml(value) if value else ""
+    except ValueError as error:
+        hint = f" (and the shell takes off one pair: '{key}=\"...\"')" if "quotes" in str(error) else ""
+        raise ValueError(f"--set {text!r}: {str(error).removeprefix('line 1: ')}{hint}") from error
 
 
 def resolve(notebook: str, profile: str, settings: dict[str, Any]) -> Common:
@@ -287,6 +288,8 @@ def resolve(notebook: str, profile: str, settings: dict[str, Any]) -> Common:
 def _problem(error: Any) -> str:
     """One of pydantic's errors in a line; one about several keys names them itself."""
     message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "string_type" and isinstance(error["input"], int | float | None):
+        message += " (text that looks like a number, true or null stands in quotes)"
     return f"{'.'.join(map(str, error['loc']))}: {message}, got {error['input']!r}" if error["loc"] else message
 
 

@@ -29,21 +29,34 @@ LIBRARIES = (
 # fmt: on
 
 
-def file_hash(path: Path) -> str:
+def file_hash(path: Path, known: dict[Path, str] | None = None) -> str:
     """SHA-256 of a file, or of a folder's files and their names. JSONL is hashed without its wall-clock column `seconds`.
 
-    Unfinished files are left out. Raises FileNotFoundError when there is nothing at `path`.
+    Unfinished files are left out. `known` keeps what was hashed, so that a file is read once. Raises FileNotFoundError when there is
+    nothing at `path`.
     """
+    known = {} if known is None else known
+    if path not in known:
+        known[path] = _hash(path, known)
+    return known[path]
+
+
+def _hash(path: Path, known: dict[Path, str]) -> str:
     if path.is_dir():
         digest = hashlib.sha256()
-        for file in sorted(p for p in path.rglob("*") if p.is_file() and is_finished(p)):
-            digest.update(f"{file.relative_to(path).as_posix()}\0{file_hash(file)}\n".encode())
+        for file in finished_files(path):
+            digest.update(f"{file.relative_to(path).as_posix()}\0{file_hash(file, known)}\n".encode())
         return digest.hexdigest()
     if path.suffix == ".jsonl":
         rows = [{k: v for k, v in row.items() if k != WALL_CLOCK} for row in read_jsonl(path)]
         return hashlib.sha256(json.dumps(rows, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def finished_files(path: Path) -> list[Path]:
+    """A file itself, or a folder's files in order."""
+    return sorted(p for p in path.rglob("*") if p.is_file() and is_finished(p)) if path.is_dir() else [path]
 
 
 def is_finished(path: Path) -> bool:
@@ -111,11 +124,24 @@ def _module_files(package: Path, name: str) -> list[Path]:
 
 
 def code_hash(notebook: Path) -> str:
-    """SHA-256 of `source_files(notebook)` with their names."""
+    """SHA-256 of `source_files(notebook)` with their names; of the notebook, what its cells compute."""
     digest = hashlib.sha256()
     for file in source_files(notebook):
-        digest.update(f"{file.relative_to(project_root()).as_posix()}\0{file_hash(file)}\n".encode())
+        content = cells_hash(file) if file == notebook else file_hash(file)
+        digest.update(f"{file.relative_to(project_root()).as_posix()}\0{content}\n".encode())
     return digest.hexdigest()
+
+
+def cells_hash(notebook: Path) -> str:
+    """SHA-256 of the sources of a notebook's code cells, but for the one tagged `parameters`, whose values are hashed as such.
+
+    Neither prose nor what JupyterLab writes when it saves (header, tags, blank lines at a cell's end) changes it.
+    """
+    import jupytext
+
+    cells = [cell for cell in jupytext.read(notebook).cells if cell.cell_type == "code"]
+    sources = [cell.source.strip() for cell in cells if "parameters" not in cell.metadata.get("tags", [])]
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()
 
 
 def fingerprint(parameters: dict[str, Any], inputs: dict[str, str], code: str) -> str:
@@ -133,11 +159,14 @@ def name_in_manifest(path: Path, folder: Path) -> str:
     return "/".join(path.parts[-2:])
 
 
-def describe(paths: list[Path], folder: Path, rows: bool = False) -> dict[str, Any]:
+def describe(
+    paths: list[Path], folder: Path, rows: bool = False, known: dict[Path, str] | None = None
+) -> dict[str, Any]:
     """Name → hash of each path; with `rows` name → {sha256, rows}."""
+    known = {} if known is None else known
     if not rows:
-        return {name_in_manifest(path, folder): file_hash(path) for path in paths}
-    return {name_in_manifest(p, folder): {"sha256": file_hash(p), "rows": row_count(p)} for p in paths}
+        return {name_in_manifest(path, folder): file_hash(path, known) for path in paths}
+    return {name_in_manifest(p, folder): {"sha256": file_hash(p, known), "rows": row_count(p)} for p in paths}
 
 
 def environment() -> dict[str, Any]:

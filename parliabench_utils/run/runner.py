@@ -6,11 +6,15 @@ fine when the kernel was killed. This module refuses the first three before a ke
     python -m parliabench_utils run 01_ingest --profile demo
 """
 
+import errno
 import os
+import re
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,31 +30,76 @@ KERNEL_CONFIGURATION = (
 )
 
 
+# What no notebook can help: a full or read-only disk, a quota, a limit on a file's size or name.
+DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.ENAMETOOLONG)
+
+
 class StageFailed(RuntimeError):
     """A notebook did not end well; the message names the executed notebook, the failing cell and the last log lines."""
+
+
+class Stopped(SystemExit):
+    """A signal asked the runner to end; its children have ended when this is raised. The code is the shell's: 128 + signal."""
+
+    def __init__(self, number: int):
+        super().__init__(128 + number)
+        self.number = number
+
+    def __str__(self) -> str:
+        return f"stopped by {signal.Signals(self.number).name}; the same command goes on from what is done"
 
 
 def run_notebook(notebook: str, profile: str, settings: dict[str, Any]) -> Path:
     """Run a notebook with a profile's parameters and `settings` on top; skip it when its outputs are still valid.
 
     Returns the path of its manifest. Raises ValueError (parameters, tags) and FileNotFoundError (inputs) before a kernel starts,
-    StageFailed afterwards.
+    StageFailed afterwards, OSError where the disk is at fault, Stopped after SIGINT, SIGTERM and SIGHUP.
     """
     params = resolve(notebook, profile, settings)
     source = read_notebook(notebook)
-    job = Manifest.open(notebook, params)
-    if job.skipped:
-        print(f"{job.name}: skipped, parameters, inputs and code are the same", flush=True)
-        return job.path
-    print(f"{job.name}: started", flush=True)
-    try:
-        _execute(source, job)
-        job.done()
-    except BaseException as error:
-        job.failed(f"{type(error).__name__}: {error}")
-        raise
+    with _ending_at_signals():
+        job = Manifest.open(notebook, params)
+        if job.skipped:
+            print(f"{job.name}: skipped, parameters, inputs and code are the same", flush=True)
+            return job.path
+        print(f"{job.name}: started", flush=True)
+        try:
+            _execute(source, job)
+            job.done()
+        except BaseException as error:
+            job.failed(f"{type(error).__name__}: {error}")
+            raise
     print(f"{job.name}: done", flush=True)
     return job.path
+
+
+@contextmanager
+def _ending_at_signals() -> Iterator[None]:
+    """Signals that end a process first end its kernel and whatever that has started, then raise `Stopped`."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, _: Any) -> None:
+    import psutil
+
+    signal.signal(number, signal.SIG_IGN)
+    children = psutil.Process().children(recursive=True)
+    for child in children:
+        with suppress(psutil.NoSuchProcess):
+            child.terminate()
+    for child in psutil.wait_procs(children, timeout=5)[1]:
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
+    raise Stopped(number)
 
 
 def read_notebook(notebook: str) -> Any:
@@ -90,7 +139,10 @@ def _execute(source: Any, job: Manifest) -> None:
                 stdout_file=output,
                 stderr_file=output,
             )
+        except OSError:
+            raise
         except Exception as error:
+            _raise_disk_fault(job.name, error)
             raise StageFailed(_failure(job.name, executed, log, error)) from error
     if executed.stat().st_size > LARGE_NOTEBOOK_BYTES:
         print(f"{job.name}: the executed notebook has {executed.stat().st_size / 2**20:.1f} MiB", flush=True)
@@ -131,6 +183,14 @@ class _Tee:
     def flush(self) -> None:
         for stream in self.streams:
             stream.flush()
+
+
+def _raise_disk_fault(name: str, error: Exception) -> None:
+    """OSError in one line where the error in the cell was the disk's."""
+    text = str(getattr(error, "evalue", ""))
+    for number in DISK_FAULTS:
+        if re.search(rf"\[Errno {number}\]|{re.escape(os.strerror(number))}", text):
+            raise OSError(number, f"{name}: {text}; what is done is kept for the same command") from error
 
 
 def _failure(name: str, executed: Path, log: Path, error: Exception) -> str:

@@ -3,9 +3,12 @@
 Under the runner it only joins the run that the runner has opened. In JupyterLab it does the runner's checks itself, and `finish`
 writes the manifest with `mode: interactive`.
 
-    run = start("05_text_metrics", globals())
+    this_run = start("05_text_metrics", globals())
     ...
-    run.finish()
+    this_run.finish()
+
+What a notebook writes lies in its job's staging folder until the end; what was there before stays until then. A cell that fails frees
+the outputs for other processes; the notebook can go on from that cell as long as none has begun with them.
 """
 
 import logging
@@ -17,9 +20,11 @@ from typing import Any
 from parliabench_utils.run import manifest as manifests
 from parliabench_utils.run import stages
 from parliabench_utils.run.display import left_align_text
+from parliabench_utils.run.manifest import Manifest
 from parliabench_utils.run.params import Common, schema_of, validate
-from parliabench_utils.run.project import outputs_root, project_root
+from parliabench_utils.run.project import outputs_root, project_root, shown
 from parliabench_utils.run.seeds import seed_everything
+from parliabench_utils.run.staging import staging_folder
 
 RUNNER_VARIABLE = "PARLIABENCH_RUNNER"
 
@@ -27,13 +32,25 @@ RUNNER_VARIABLE = "PARLIABENCH_RUNNER"
 class Run:
     """A notebook's hold on its run: parameters, folders, the jobs it has to do, and notes for the manifest."""
 
-    def __init__(self, stage: str, params: Common):
+    def __init__(self, stage: str, params: Common, interactive: Manifest | None = None):
         self.stage, self.params = stage, params
-        self.folder = outputs_root() / params.run
-        self._interactive = None
+        self._interactive = interactive  # None under the runner, which keeps the manifest itself
+
+    @property
+    def folder(self) -> Path:
+        """The run as this notebook sees it: what earlier stages wrote, and what it has written itself.
+
+        RuntimeError after a failure when another process has begun with the same outputs.
+        """
+        run, job = outputs_root() / self.params.run, self._interactive
+        if job and job.is_done:
+            return run
+        if job:
+            job.retake()
+        return staging_folder(run, manifests.job_name(self.stage, self.params))
 
     def stage_folder(self, stage: str | None = None) -> Path:
-        """`outputs/<run>/<stage>`; this stage's own, made if need be, without an argument."""
+        """The folder of a stage; this stage's own, made if need be, without an argument."""
         folder = self.folder / (stage or self.stage)
         if stage is None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -56,17 +73,31 @@ class Run:
 
     def note(self, key: str, value: Any) -> None:
         """Keep a JSON-able fact in the manifest: counts of dropped rows with reasons, signatures, precision."""
-        manifests.add_note(self.folder, manifests.job_name(self.stage, self.params), key, value)
+        self._open_again()
+        manifests.add_note(outputs_root() / self.params.run, manifests.job_name(self.stage, self.params), key, value)
 
     def finish(self) -> None:
-        """The last line of a notebook: checks that every declared output is there; in JupyterLab, writes the manifest."""
-        missing = [p for p in stages.STAGES[self.stage].outputs(self.params, self.folder) if not p.exists()]
+        """The last line of a notebook: checks that every declared output is there; in JupyterLab, puts them in place."""
+        self._open_again()
+        folder = self.folder
+        missing = [p for p in stages.STAGES[self.stage].outputs(self.params, folder) if not p.exists()]
         if missing:
-            names = ", ".join(p.relative_to(self.folder).as_posix() for p in missing)
+            names = ", ".join(p.relative_to(folder).as_posix() for p in missing)
             raise FileNotFoundError(f"{self.stage} ended without writing {names}")
         if self._interactive:
             self._interactive.done()
-        print(f"{self.stage}: done, everything is in {_short(self.folder)}")
+        print(f"{self.stage}: done, everything is in {shown(outputs_root() / self.params.run)}")
+
+    def _open_again(self) -> None:
+        """The last cell may be run twice: the outputs that are in place are this call's to sign again."""
+        if self._interactive and self._interactive.is_done:
+            self._interactive = Manifest.open(self.stage, self.params, mode="interactive")
+
+    def _after_cell(self, result: Any) -> None:
+        """IPython's hook: a cell that failed or was interrupted must not keep others from the outputs."""
+        error = result.error_before_exec or result.error_in_exec
+        if error is not None and not self._interactive.is_done:
+            self._interactive.failed(f"{type(error).__name__}: {error}")
 
 
 def start(stage: str, namespace: dict[str, Any]) -> Run:
@@ -82,12 +113,24 @@ def start(stage: str, namespace: dict[str, Any]) -> Run:
     params = validate(stage, {name: namespace[name] for name in names})
     _set_up(params)
     left_align_text()
-    run = Run(stage, params)
-    if os.environ.get(RUNNER_VARIABLE) != stage:
-        run._interactive = manifests.Manifest.open(stage, params, mode="interactive")
-    run.folder.mkdir(parents=True, exist_ok=True)
+    if os.environ.get(RUNNER_VARIABLE) == stage:
+        run = Run(stage, params)
+    else:
+        run = Run(stage, params, Manifest.open(stage, params, mode="interactive"))
+        _free_after_failures(run)
     print(_banner(run))
     return run
+
+
+def _free_after_failures(run: Run) -> None:
+    """Let IPython call the run's hook after each cell, in the place of an earlier run's in this kernel."""
+    from IPython import get_ipython
+
+    if shell := get_ipython():
+        for hook in list(shell.events.callbacks["post_run_cell"]):
+            if isinstance(getattr(hook, "__self__", None), Run):
+                shell.events.unregister("post_run_cell", hook)
+        shell.events.register("post_run_cell", run._after_cell)
 
 
 def _set_up(params: Common) -> None:
@@ -112,8 +155,3 @@ def _banner(run: Run) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in library_versions().items() if name in shown)
     commit = (git_state()["git_commit"] or "no git")[:10]
     return f"{run.stage} · run {run.params.run} · seed {run.params.seed} · code {commit}\n{versions}"
-
-
-def _short(folder: Path) -> str:
-    root = project_root()
-    return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else str(folder)

@@ -47,14 +47,18 @@ def model_types(stage: str, params: Common) -> list[tuple[str, str]]:
 
 def shards(params: Common, folder: Path) -> list[int]:
     """The shard numbers that a call of 04 generates: all that prompts.jsonl names, or the one of --shard."""
-    from parliabench_utils.run.artefacts import read_jsonl
-
-    known = sorted({row["shard"] for row in read_jsonl(folder / "02_dataset/prompts.jsonl")})
+    known = _known_shards(folder)
     if params.shard == -1:
         return known
     if params.shard not in known:
         raise ValueError(f"no shard {params.shard} in 02_dataset/prompts.jsonl; there are {known}")
     return [params.shard]
+
+
+def _known_shards(folder: Path) -> list[int]:
+    from parliabench_utils.run.artefacts import read_jsonl
+
+    return sorted({row["shard"] for row in read_jsonl(folder / "02_dataset/prompts.jsonl")})
 
 
 def writes_summary(params: Common) -> bool:
@@ -76,9 +80,9 @@ def _model_file(name: str) -> Path:
 
 
 def generated_files(params: Common, folder: Path, numbers: list[int]) -> list[Path]:
-    """The files of 04 for the given shards: `04_generate/<model>/<type>/shard-<number>.jsonl`."""
-    pairs = model_types("04_generate", params)
-    return [folder / "04_generate" / m / t / f"shard-{number}.jsonl" for m, t in pairs for number in numbers]
+    """The files of 04 for the given shards, in `04_generate/<model>/<type>/`: speeches, rejected attempts, what made them."""
+    names = [name for k in numbers for name in (f"shard-{k}.jsonl", f"rejected-{k}.jsonl", f"model-{k}.json")]
+    return [folder / "04_generate" / m / t / name for m, t in model_types("04_generate", params) for name in names]
 
 
 def _generated_folders(stage: str, params: Common, folder: Path) -> list[Path]:
@@ -114,6 +118,50 @@ def _generate_outputs(params: Common, folder: Path) -> list[Path]:
     summary = [folder / "04_generate/summary" / name for name in ("kept_prompts.json", "failures.csv")]
     numbers = shards(params, folder) if (folder / "02_dataset/prompts.jsonl").exists() else []
     return generated_files(params, folder, numbers) + (summary if writes_summary(params) else [])
+
+
+def needed_files(stage: str, params: Common, folder: Path) -> list[Path]:
+    """Files that a stage reads from the folders among its inputs. A run may lack one though its folder is there."""
+    needed = {
+        "04_generate": _needed_adapters,
+        "05_text_metrics": lambda p, f: _needed_speeches(p, f) + _learnt_files(f, "acceptability"),
+        "06_political_alignment": lambda p, f: _needed_speeches(p, f) + _learnt_files(f, "centroids"),
+        "07_judge": _needed_speeches,
+        "08_statistics": _needed_scores,
+        "09_figures": _needed_tables,
+    }
+    return needed[stage](params, folder) if stage in needed else []
+
+
+def _needed_adapters(params: Common, folder: Path) -> list[Path]:
+    tuned = dict.fromkeys(m for m, t in model_types("04_generate", params) if t == "fine-tuned")
+    names = ("adapter_model.safetensors", "adapter_config.json")
+    return [folder / "03_finetune" / model / "adapter" / name for model in tuned for name in names]
+
+
+def _needed_speeches(params: Common, folder: Path) -> list[Path]:
+    known = _known_shards(folder) if (folder / "02_dataset/prompts.jsonl").exists() else []
+    pairs = model_types("05_text_metrics", params)  # 06 and 07 score the same
+    parts = [(m, t, number) for m, t in pairs for number in ([0] if m == HUMAN else known)]
+    return [folder / "04_generate" / m / t / f"shard-{number}.jsonl" for m, t, number in parts]
+
+
+def _learnt_files(folder: Path, name: str) -> list[Path]:
+    return [folder / "02_dataset/shared" / f"{name}.{kind}" for kind in ("npz", "json")]
+
+
+def _needed_scores(params: Common, folder: Path) -> list[Path]:
+    """An imported run has no human speeches and no training."""
+    pairs = [(m, t) for m in params.models for t in params.types]
+    pairs += [(HUMAN, HUMAN)] * (folder / "04_generate" / HUMAN).is_dir()
+    scored = [f"{stage}/{m}/{t}.parquet" for stage in ("05_text_metrics", "06_political_alignment") for m, t in pairs]
+    judged = [f"07_judge/{params.judge}/{m}/{t}.jsonl" for m, t in pairs]
+    prepared = ["02_dataset/prompts.jsonl", "02_dataset/train.jsonl", "02_dataset/test.jsonl"]
+    return [folder / name for name in [*prepared, "04_generate/summary/kept_prompts.json", *scored, *judged]]
+
+
+def _needed_tables(params: Common, folder: Path) -> list[Path]:
+    return [path for path in _statistics_outputs(params, folder) if path.suffix in (".parquet", ".csv")]
 
 
 def _scoring_inputs(stage: str, *dataset: str) -> Callable[[Common, Path], list[Path]]:

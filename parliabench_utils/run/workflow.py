@@ -6,6 +6,7 @@ How much a job takes is `group_by`: `all` (one call of a notebook does every mod
 ['01_ingest', '02_dataset']
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from parliabench_utils.run.params import Common, resolve
 from parliabench_utils.run.project import outputs_root
 from parliabench_utils.run.stages import JOB_KEYS, STAGES, Stage, generated_files, model_types
 
+CONFIG_KEYS = ("profile", "run", "group_by", "set")  # what --config of Snakemake may say
 GROUPS = {"all": (), "model": ("model",), "model-type-shard": JOB_KEYS}
 
 
@@ -44,10 +46,10 @@ def jobs(
     """
     if group_by not in GROUPS:
         raise ValueError(f"group_by {group_by!r}: expected {', '.join(GROUPS)}")
-    given = (settings or {}) | ({"run": run} if run else {})
+    given = (settings or {}) | ({"run": run} if run is not None else {})
     resolved = {stage: resolve(stage, profile, _declared(stage, given)) for stage in STAGES}
     _refuse_unknown(given)
-    folder = outputs_root() / (run or resolved["01_ingest"].run)
+    folder = outputs_root() / resolved["01_ingest"].run
     numbers = list(range(resolved["02_dataset"].n_shards))
     found: list[WorkflowJob] = []
     for stage in STAGES.values():
@@ -55,6 +57,27 @@ def jobs(
             params = resolved[stage.name].model_copy(update=cut)
             found.append(_job(stage, params, folder, numbers, cut, found))
     return found
+
+
+def as_typed(arguments: Iterable[str] | None, config: Mapping[str, Any], command_line: Sequence[str]) -> dict[str, str]:
+    """Snakemake's `config` as its texts were typed: Snakemake itself takes `run=007` and `run=2026_11_30` for numbers.
+
+    `arguments` are `workflow.config_settings.config_args`, the raw `KEY=VALUE`. A name that stands elsewhere (`--configfile`, a
+    Snakemake profile) must come as text. Raises ValueError for a key that the workflow does not know.
+    """
+    if unknown := sorted(set(config) - set(CONFIG_KEYS)):
+        raise ValueError(f"--config: unknown {', '.join(map(str, unknown))}; known: {', '.join(CONFIG_KEYS)}")
+    typed = {}
+    for argument in arguments or ():
+        key, _, value = argument.partition("=")
+        if argument not in command_line and not isinstance(config[key], str):
+            raise ValueError(f"{key}: {config[key]!r} is read from a file as no text; give {key} on the command line")
+        typed[key] = value[1:-1] if len(value) > 1 and value[0] == value[-1] in "\"'" else value
+    for key in set(config) - set(typed):
+        if not isinstance(config[key], str):
+            raise ValueError(f"{key}: {config[key]!r} is no text; write it in quotes in the file of --configfile")
+        typed[key] = config[key]
+    return typed
 
 
 def _declared(stage: str, settings: dict[str, Any]) -> dict[str, Any]:

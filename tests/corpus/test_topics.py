@@ -284,3 +284,24 @@ def test_labels_that_are_not_eurovoc_are_refused(sequence_classifier):
 def test_settings_are_checked(settings, message):
     with pytest.raises(ValueError, match=message):
         topic_classifier(**settings)
+
+
+def test_a_cached_topic_that_changed_is_asked_for_again(tmp_path):
+    from parliabench_utils.corpus.topic_classifiers import _remembered
+
+    asked = []
+
+    def answer(items):
+        asked.extend(items)
+        return [("Law", 0.5) if "law" in text else (None, float("nan")) for text, _ in items]
+
+    def topics():
+        return _remembered("s", ["A law.", "Trees.", "A law too."], ["a", "b", "c"], answer)["topic"].tolist()
+
+    assert topics() == topics() == ["Law", None, "Law"] and len(asked) == 3
+    (file,) = (tmp_path / "cache/topics").glob("*.partial")
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text(lines[0].replace("Law", "Trade") + lines[1] + lines[2] + lines[2] + "[]\n")
+    with pytest.warns(UserWarning, match="3 cached topics are damaged and are asked for again"):
+        assert topics() == ["Law", None, "Law"]
+    assert len(asked) == 4

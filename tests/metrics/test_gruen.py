@@ -216,6 +216,11 @@ def test_classifier_tells_damage_in_unseen_speeches(tmp_path):
         fit_acceptability(tmp_path, texts[:2], seed=1)
     with pytest.raises(FileNotFoundError, match="02_dataset"):
         read_acceptability(tmp_path / "nowhere")
+    damaged = bytearray((tmp_path / "acceptability.npz").read_bytes())
+    damaged[len(damaged) // 2] ^= 0x80
+    (tmp_path / "acceptability.npz").write_bytes(damaged)
+    with pytest.raises(ValueError, match=r"acceptability\.npz is not as 02_dataset wrote it.*run 02_dataset again"):
+        read_acceptability(tmp_path)
 
 
 def test_acceptability_s_features_do_not_depend_on_the_number_of_threads():

@@ -1,6 +1,7 @@
 """Judging speeches into a file: rows, resuming, failures, the cache."""
 
 import json
+import shutil
 
 import pytest
 
@@ -52,8 +53,8 @@ class Recorder:
         raw = f"<score>{1 + len(prompt.text) % 90 / 10}</score>"
         return Reply(raw, self.read(raw))
 
-    def read(self, raw):
-        return parse_judgement(raw)
+    def read(self, raw, finish=""):
+        return parse_judgement(raw, cut=finish == "length")
 
 
 def test_rows_and_their_order(tmp_path):
@@ -68,6 +69,7 @@ def test_rows_and_their_order(tmp_path):
         "parse_status",
         "feedback",
         "raw",
+        "finish_reason",
         "prompt_sha256",
         "attempts",
         "seed",
@@ -151,7 +153,53 @@ def test_the_cache_keeps_replies_not_failures_to_reply(tmp_path, monkeypatch):
     assert not list(JudgementCache(Silent()).folder.glob("*.jsonl"))
     refused = Recorder(refused=DIMENSIONS)
     judge_speeches(SPEECHES[:1], SPEC, refused, tmp_path / "b.jsonl", run_seed=1, cache=JudgementCache(refused))
-    assert len(json.loads((next(JudgementCache(refused).folder.glob("*.jsonl"))).read_text().splitlines()[0])) == 2
+    assert len(json.loads((next(JudgementCache(refused).folder.glob("*.jsonl"))).read_text().splitlines()[0])) == 4
+
+
+def test_a_cached_reply_keeps_why_it_ended(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARLIABENCH_CACHE", str(tmp_path / "cache"))
+
+    class Cut(Recorder):
+        def _reply(self, prompt):
+            raw = "<feedback>Fine.</feedback><score>8"
+            return Reply(raw, self.read(raw, "length"), "length")
+
+    for name in ("a.jsonl", "b.jsonl"):
+        cache = JudgementCache(Cut())
+        rows = judge_speeches(SPEECHES[:1], SPEC, Cut(), tmp_path / name, run_seed=1, max_attempts=1, cache=cache)
+        assert {(r["score"], r["parse_status"], r["finish_reason"]) for r in rows} == {(None, "truncated", "length")}
+    assert cache.used == 6
+
+
+def test_a_reply_with_two_readings_is_asked_again(tmp_path):
+    class Torn(Recorder):
+        def _reply(self, prompt):
+            raw = "Score: 7\nOr rather:\nScore: 8" if len(self.asked) == 1 else "Score: 7"
+            return Reply(raw, self.read(raw))
+
+    rows = judge_speeches(SPEECHES[:1], SPEC, Torn(), tmp_path / "a.jsonl", run_seed=1, max_attempts=2)
+    assert {(row["score"], row["attempts"], row["earlier"][0]["parse_status"]) for row in rows} == {(7, 2, "ambiguous")}
+
+
+def test_a_damaged_reply_is_asked_again_and_a_deleted_cache_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARLIABENCH_CACHE", str(tmp_path / "cache"))
+    (prompt,) = judge_prompts(SPEC, SPEECHES[0])[:1]
+    cache = JudgementCache(Recorder())
+    for seed in range(3):
+        cache.put(prompt, seed, f"<score>{seed + 3}</score>", "stop")
+    (file,) = cache.folder.glob("*.jsonl")
+    file.write_text(file.read_text().replace("<score>4<", "<score>9<") + "[]\n")
+    with pytest.warns(UserWarning, match="2 cached replies are damaged"):
+        again = JudgementCache(Recorder())
+    assert again.damaged == 2
+    assert [again.get(prompt, seed) for seed in range(3)] == [
+        ("<score>3</score>", "stop"),
+        None,
+        ("<score>5</score>", "stop"),
+    ]
+    shutil.rmtree(tmp_path / "cache")
+    again.put(prompt, 1, "<score>4</score>")
+    assert JudgementCache(Recorder()).get(prompt, 1) == ("<score>4</score>", "")
 
 
 def test_speeches_are_joined_to_their_prompts_by_id(tmp_path):

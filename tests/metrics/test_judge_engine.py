@@ -112,6 +112,28 @@ def test_free_text_depends_on_a_rows_own_seed_only(engine):
     )
 
 
+@pytest.mark.parametrize(
+    ("end", "text", "finish", "status", "score"),
+    [
+        ("<think>\n", "Perhaps <score>4</score>", "length", "truncated", None),  # the template opened the thoughts
+        ("<think>\n", "Perhaps <score>4</score></think>\n<score>7</score>", "stop", "ok", 7),
+        ("<think>\n\n</think>\n\n", "<score>7</score>", "stop", "ok", 7),
+        ("", "<score>8", "length", "truncated", None),
+        ("", "<score>8", "stop", "ok-truncated", 8),
+    ],
+)
+def test_thoughts_that_the_template_opens_and_cut_replies_are_read_as_such(
+    engine, monkeypatch, end, text, finish, status, score
+):
+    spec = SPEC.model_copy(update={"ending": "free"})
+    template = engine.loaded.tokenizer.chat_template + end
+    monkeypatch.setattr(engine.loaded.tokenizer, "chat_template", template)
+    monkeypatch.setattr("parliabench_utils.metrics.judge_engine._generated", lambda *_: [(text, finish)])
+    (reply,) = TextEngine(engine.loaded, spec).ask([JudgePrompt("J_Coh", "", "Judge.")], [1])
+    assert (reply.judgement.status, reply.judgement.score, reply.finish) == (status, score, finish)
+    assert TextEngine(engine.loaded, spec).read(reply.raw, reply.finish) == reply.judgement
+
+
 def test_constrained_ending_takes_the_likeliest_score(engine):
     constrained = ConstrainedEngine(engine.loaded, SPEC.model_copy(update={"ending": "constrained"}))
     likeliest = (engine.distribution(judge_prompts(SPEC, SPEECH)).argmax(dim=1) + 1).tolist()
@@ -153,7 +175,7 @@ def test_no_row_crosses_the_switch_and_long_prompts_go_alone(engine, monkeypatch
 
     def generate(loaded, spec, ids, seeds, limit):
         batches.append([(len(i), limit) for i in ids])
-        return [f"<score>{len(i) % 10 + 1}</score>" for i in ids]
+        return [(f"<score>{len(i) % 10 + 1}</score>", "stop") for i in ids]
 
     monkeypatch.setattr("parliabench_utils.metrics.judge_engine._encoded", lambda loaded, text: [0] * int(text))
     monkeypatch.setattr("parliabench_utils.metrics.judge_engine._generated", generate)

@@ -5,7 +5,6 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 
 from parliabench_utils.metrics.judge import judge_speeches
@@ -16,6 +15,7 @@ from tests.metrics.test_judge_prompting import SPEECH
 
 SPEC = read_judge_spec("flow-judge").model_copy(update={"engine": "server"})
 GOOD = "<feedback>Fair.</feedback><score>7</score>"
+ANSWER = {"choices": [{"message": {"content": GOOD}, "finish_reason": "stop"}]}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -31,6 +31,13 @@ class Handler(BaseHTTPRequestHandler):
             fault = self.server.faults.pop(0) if self.server.faults else self.server.always
         if fault == "hang":
             time.sleep(1.0)
+        elif fault == "drop":
+            self.connection.shutdown(2)
+        elif fault == "fields":
+            refusal = 422, {"detail": "Unexpected fields in the request: {'top_k'}"}
+            self._send(*(refusal if "top_k" in body else (200, ANSWER)))
+        elif isinstance(fault, dict | list):
+            self._send(200, fault)
         elif isinstance(fault, int):
             self._send(fault, {"error": "as asked"})
         elif fault == "garbage":
@@ -55,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
 def server():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.faults, server.always, server.bodies, server.lock = [], None, [], threading.Lock()
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     yield server
     server.shutdown()
@@ -76,7 +83,96 @@ def test_answers_in_order_with_the_papers_settings(server):
     assert [m["role"] for m in body["messages"]] == ["user"]
 
 
-@pytest.mark.parametrize("fault", [500, 503, 429, "hang", "garbage", "other"])
+def replying(**choice):
+    return {"choices": [{"message": {"content": GOOD}, "finish_reason": "stop"} | choice]}
+
+
+ODD = [
+    "garbage",
+    "other",
+    [],
+    {},
+    {"choices": None},
+    {"choices": [None]},
+    {"error": {"message": "overloaded"}},
+    replying(message=None),
+    replying(message={}),
+    replying(message={"content": 8}),
+    replying(message={"content": {"score": 8}}),
+    replying(message={"content": ["8"]}),
+]
+
+
+def test_everything_that_shapes_a_draw_is_sent(server):
+    engine_for(server).ask(judge_prompts(SPEC, SPEECH)[:1], [1])
+    (body,) = server.bodies
+    off = {
+        "top_k": -1,
+        "min_p": 0,
+        "repetition_penalty": 1,
+        "repeat_penalty": 1,
+        "presence_penalty": 0,
+        "frequency_penalty": 0,
+    }
+    assert {name: body[name] for name in off} == off
+    assert (body["top_p"], body["seed"], body["stop"]) == (SPEC.top_p, 1, ["<|end|>", "<|assistant|>", "<|endoftext|>"])
+
+
+def test_a_server_that_knows_few_fields_gets_the_rest_in_its_own_form(server):
+    from transformers import GenerationConfig
+
+    server.always = "fields"
+    engine = engine_for(server)
+    for seed in (1, 2):
+        assert engine.ask(judge_prompts(SPEC, SPEECH)[:1], [seed])[0].judgement.score == 7
+    assert len(server.bodies) == 3  # asked once too often, then known
+    config = GenerationConfig(**json.loads(server.bodies[-1]["generation_config"]))
+    assert (config.do_sample, config.top_k, config.min_p, config.repetition_penalty) == (True, 0, 0, 1)
+    assert server.bodies[-1]["temperature"] == SPEC.temperature and "frequency_penalty" not in server.bodies[-1]
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_a_server_that_refuses_a_field_is_named_with_it(server, code, monkeypatch):
+    monkeypatch.setattr(Handler, "_send", refusing(code, "Unrecognized request arguments supplied: min_p, top_k"))
+    with pytest.raises(ServerStoppedError, match=r"127\.0\.0\.1.*HTTP 4.*refuses top_k, min_p.*vLLM"):
+        engine_for(server).ask(judge_prompts(SPEC, SPEECH)[:1], [1])
+
+
+def refusing(code, text, send=Handler._send):
+    return lambda self, _, content: send(self, *((code, {"error": text}) if self.command == "POST" else (200, content)))
+
+
+@pytest.mark.parametrize("finish, score", [("stop", 8), ("length", None)])
+def test_why_a_reply_ended_is_read(server, finish, score):
+    server.always = replying(message={"content": "<feedback>Fine.</feedback><score>8"}, finish_reason=finish)
+    (reply,) = engine_for(server).ask(judge_prompts(SPEC, SPEECH)[:1], [1])
+    assert (reply.judgement.score, reply.finish) == (score, finish)
+
+
+@pytest.mark.parametrize(
+    "content, status",
+    [
+        (None, "empty"),
+        ([{"type": "text", "text": GOOD}], "ok"),
+        ([{"type": "thinking", "thinking": []}, {"type": "text", "text": GOOD}], "ok"),
+    ],
+)
+def test_no_content_and_lists_of_parts_are_read(server, content, status):
+    server.always = replying(message={"content": content})
+    (reply,) = engine_for(server).ask(judge_prompts(SPEC, SPEECH)[:1], [1])
+    assert reply.judgement.status == status
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_an_odd_reply_costs_one_judgement(server, odd):
+    server.always = ANSWER
+    server.faults = [odd] * 5
+    first, second = (engine_for(server).ask([q], [1])[0] for q in judge_prompts(SPEC, SPEECH)[:2])
+    assert (first.judgement.status, second.judgement.score) == ("no-answer", 7)
+    assert f"127.0.0.1:{server.server_port}/v1/chat/completions" in first.raw and "unreadable" in first.raw
+
+
+@pytest.mark.parametrize("fault", [408, 425, 500, 503, 429, "hang", "drop", "garbage", "other"])
 def test_a_passing_fault_is_asked_again(server, fault):
     server.faults = [fault]
     (reply,) = engine_for(server).ask(judge_prompts(SPEC, SPEECH)[:1], [1])
@@ -94,7 +190,7 @@ def test_a_lasting_fault_is_a_failure_with_its_reason(server, fault):
 
 def test_a_wrong_request_stops_at_once(server):
     server.always = 404
-    with pytest.raises(httpx.HTTPStatusError):
+    with pytest.raises(ServerStoppedError, match=r"'flow-judge'.*HTTP 404.*correct `server_url`.*as asked"):
         engine_for(server).ask(judge_prompts(SPEC, SPEECH)[:1], [1])
     assert len(server.bodies) == 1
 
@@ -117,8 +213,8 @@ def test_a_reply_surely_stays_on_one_side_of_the_switch(server, n_words, asked):
 
 
 def test_no_server_is_said_before_judging():
-    with pytest.raises(ConnectionError, match="no OpenAI-compatible server"):
-        ServerEngine(SPEC, "http://127.0.0.1:9/v1", timeout=0.3)
+    with pytest.raises(ConnectionError, match=r"'flow-judge': no server answers at http://127.0.0.1:9/v1"):
+        ServerEngine(SPEC, "http://127.0.0.1:9/v1", timeout=0.3, wait=0.01)
 
 
 def test_a_dead_server_stops_the_run_and_resuming_asks_only_the_rest(server, tmp_path):

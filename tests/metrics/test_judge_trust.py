@@ -8,6 +8,7 @@ from parliabench_utils.metrics.judge import DIMENSIONS, ask_all, judge_speeches,
 from parliabench_utils.metrics.judge_engine import Reply
 from parliabench_utils.metrics.judge_parsing import Judgement
 from parliabench_utils.metrics.judge_trust import (
+    AGAIN,
     CONTROLS,
     checks_frame,
     control_questions,
@@ -17,7 +18,7 @@ from parliabench_utils.metrics.judge_trust import (
     sample_speeches,
     second_questions,
 )
-from parliabench_utils.results.trust import trust_display, trust_measures, verdicts
+from parliabench_utils.results.trust import LENGTH, _passes, _repeats, trust_display, trust_measures, verdicts
 from tests.metrics.test_judge_prompting import SPEECH
 
 SPEC = read_judge_spec("smollm2-constrained")
@@ -31,10 +32,11 @@ CONTEXTS = [
 
 def speech(n, model, kind):
     party, orientation, topic, word = CONTEXTS[n % 4]
-    text = f"My Lords, first {word} of {party}. Then more {word}. Last {word}." + " Really." * n
+    longer = {"human": n, "baseline": 3 * n % 7, "fine-tuned": 5 * n % 11}[kind]
+    text = f"My Lords, first {word} of {party}. Then more {word}. Last {word}." + " Really." * longer
     return SPEECH | {
         "prompt_id": f"p{n:02d}", "model": model, "type": kind, "Party": party, "Political Orientation": orientation,
-        "Topic": topic, "generated_speech": text if kind == "human" else text.replace("My Lords", "Well"), "n_words": 9 + n,
+        "Topic": topic, "generated_speech": text if kind == "human" else text.replace("My Lords", "Well"), "n_words": 9 + longer,
     }  # fmt: skip
 
 
@@ -110,7 +112,7 @@ def test_a_judge_that_ignores_the_rubric_is_found_out(tmp_path):
 
 def test_a_judge_that_counts_words_is_found_out(tmp_path):
     found = measured(tmp_path, lambda q, seed: min(10.0, len(q.shared.split()) / 5))
-    slope = found.loc[("points per 100 words, party and topic fixed", "J_Coh")]
+    slope = found.loc[(LENGTH, "J_Coh")]
     assert slope["low"] > 0 and slope["value"] == pytest.approx(20, rel=0.05)
     assert "points per 100 words" in verdicts(found.reset_index(), 10)["failed"].iloc[0]
 
@@ -131,7 +133,9 @@ def test_a_constant_judge_and_no_answers_give_no_false_numbers(tmp_path):
     assert constant.loc[("different scores", "J_Coh"), "value"] == 1
     assert np.isnan(constant.loc[("asked again: alpha", "J_Coh"), "value"])
     assert constant.loc[("above its control: lorem ipsum", "J_Coh"), "value"] == 0.5
-    assert (verdicts(constant.reset_index(), 10)["passed"] == "points per 100 words, party and topic fixed").all()
+    verdict = verdicts(constant.reset_index(), 10)
+    assert (verdict["passed"] == LENGTH).all() and verdict["failed"].str.contains("above its control: lorem").all()
+    assert verdict["undecided"].str.contains("second judge").all()  # nothing to measure with: neither passed nor failed
     none = trust_measures(judgements_frame({}), {}, checks_frame([]), checks_frame([]), 10, 5)
     assert none["value"].isna().sum() >= 6 * 8
     assert set(trust_display(none)["check"]) >= {"mean score", "above its control: lorem ipsum"}
@@ -156,10 +160,54 @@ def test_controls_change_what_they_say_and_nothing_else():
 
 def test_the_sample_takes_each_set_for_the_same_prompts():
     sample = sample_speeches(SPEECHES, 6)
-    assert [(s["prompt_id"], s["model"], s["type"]) for s in sample] == [
-        (prompt, *pair) for prompt in ("p00", "p01") for pair in SETS
-    ]
-    assert sample_speeches({}, 5) == []
+    prompts = list(dict.fromkeys(s["prompt_id"] for s in sample))
+    assert len(prompts) == 2
+    assert [(s["prompt_id"], s["model"], s["type"]) for s in sample] == [(p, *pair) for p in prompts for pair in SETS]
+    assert sample_speeches(SPEECHES, 4) == sample  # all sets of a drawn prompt, never a part of them
+    assert sample_speeches(SPEECHES, 9)[:6] == sample  # more adds to fewer
+    assert sample_speeches({}, 5) == [] == sample_speeches(SPEECHES, 0)
+    assert sample_speeches(SPEECHES | {("b", "baseline"): []}, 6) == sample  # a set that said nothing does not empty it
+
+
+def test_the_sample_is_drawn_from_all_days():
+    long = {pair: [{"prompt_id": f"p{n:04d}", "set": pair} for n in range(1000)] for pair in SETS}
+    places = [int(s["prompt_id"][1:]) for s in sample_speeches(long, 300, seed=1)]
+    assert len(set(places)) == 100 and 400 < np.mean(places) < 600 and min(places) < 100 and max(places) > 900
+    shuffled = {pair: spoken[::-1] for pair, spoken in long.items()}
+    assert sample_speeches(shuffled, 300, seed=1) == sample_speeches(long, 300, seed=1)
+    assert sample_speeches(long, 300, seed=2) != sample_speeches(long, 300, seed=1)
+
+
+def test_the_first_variant_of_a_prompt_is_taken():
+    spoken = [{"prompt_id": "p", "variant": v} for v in range(3)]
+    assert sample_speeches({("a", "baseline"): spoken}, 1) == [spoken[0]]
+
+
+def test_one_missing_rating_costs_one_speech():
+    """Three speeches asked three times; the third has one rating, of which there is no spread."""
+    keys = [{"model": "m", "type": "t", "prompt_id": f"p{i}", "variant": 0} for i in range(3)]
+    own = pd.DataFrame([k | {"score": s} for k, s in zip(keys, [5.0, 6.0, np.nan], strict=True)])
+    rounds = {2: [5.0, 6.0, 4.0], 3: [6.0, 7.0, np.nan]}
+    rows = [k | {"check": f"{AGAIN} {n}", "score": s} for n, v in rounds.items() for k, s in zip(keys, v, strict=True)]
+    found = _repeats(own, pd.DataFrame(rows), 10)
+    assert found[f"{AGAIN}: standard deviation"] == (pytest.approx(1 / np.sqrt(3)), 2)
+    assert found[f"{AGAIN}: alpha"][1] == 2
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "passed"),
+    [(-0.2, 0.5, True), (0.01, 0.05, True), (-2.0, 2.0, None), (0.1, 1.5, None), (0.3, 0.5, False), (0.8, 1.5, False),
+     (-1.5, -0.8, False)],
+)  # fmt: skip
+def test_length_is_passed_failed_or_undecided(low, high, passed):
+    row = pd.Series({"value": (low + high) / 2, "low": low, "high": high})
+    assert _passes(LENGTH, row, 10) is passed
+    assert _passes(LENGTH, row * 4 / 9, 5) is passed  # on five points the bounds shrink with the scale
+
+
+def test_what_was_not_measured_is_undecided():
+    nothing = pd.Series({"value": np.nan, "low": np.nan, "high": np.nan})
+    assert _passes(LENGTH, nothing, 10) is None and _passes("second judge: ICC(A,1)", nothing, 10) is None
 
 
 def test_the_display_is_text_with_intervals(tmp_path):

@@ -68,8 +68,15 @@ def test_jobs_are_scored_apart_and_put_back_in_place(speeches):
 def test_extremes_pass_over_what_is_undefined(speeches):
     assert extremes(speeches, "x")["begins"].tolist() == ["two", "one"]
     assert len(extremes(speeches.assign(x=np.nan), "x")) == 0
-    (row,) = correlations(speeches, ["x", "y"]).to_dict("records")
-    assert row == {"metric_a": "x", "metric_b": "y", "spearman": -0.5, "n": 3}
+
+
+def test_correlations_are_within_jobs():
+    job = pd.DataFrame({"x": range(6), "y": [5, 4, 3, 2, 1, 0], "model": "m", "type": "baseline"}, dtype=object)
+    both = pd.concat([job, job.assign(type="fine-tuned", x=job["x"] + 100, y=job["y"] + 100)])
+    (row,) = correlations(both, ["x", "y"]).to_dict("records")
+    assert row == {"metric_a": "x", "metric_b": "y", "spearman": -1, "n": 12, "sets": 2}
+    (row,) = correlations(both.head(3), ["x", "y"]).to_dict("records")
+    assert np.isnan(row["spearman"]) and row["sets"] == 0
 
 
 def test_every_job_gets_its_files_even_where_nothing_was_said(speeches, tmp_path):

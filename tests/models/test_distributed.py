@@ -37,9 +37,7 @@ def test_two_processes_train_like_one(run):
         assert mine["step"] == theirs["step"] and mine["tokens"] == theirs["tokens"]
         for key in ("loss", "held_out_loss"):
             assert (mine[key] is None) == (theirs[key] is None)
-            assert mine[key] is None or theirs[key] == pytest.approx(
-                mine[key], abs=0.03
-            )  # bf16: the order of a sum moves it
+            assert mine[key] is None or theirs[key] == pytest.approx(mine[key], abs=1e-3)  # the order of a sum moves it
     assert not (run / "03_finetune" / NAME / "checkpoints").exists()
     assert read_jsonl(run / "03_finetune" / NAME / "train_log.jsonl") == shared.log
 

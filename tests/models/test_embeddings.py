@@ -1,6 +1,7 @@
 """Sentence embeddings: against sentence-transformers, long and odd texts, the cache and its many writers."""
 
 import multiprocessing
+import shutil
 import threading
 
 import numpy as np
@@ -57,12 +58,53 @@ def test_the_cache_gives_the_same_rows_without_the_model(own_cache, monkeypatch)
 def test_a_torn_record_is_passed_over(own_cache):
     keys = [text_key("a"), text_key("b")]
     EmbeddingCache("x").append(dict(zip(keys, np.array([[0.6, 0.8], [1.0, 0.0]]), strict=True)))
-    (file,) = (own_cache / "embeddings/x").glob("*.f32")
+    (file,) = EmbeddingCache("x").folder.glob("*.f32")
     whole = file.read_bytes()
     file.write_bytes(whole[:-3])
     assert set(EmbeddingCache("x").find(keys)) == {keys[0]}
-    file.write_bytes(b"\0" * 40 + whole[40:])
-    assert set(EmbeddingCache("x").find(keys)) == {keys[1]}
+    file.write_bytes(b"\0" * 48 + whole[48:])
+    with pytest.warns(UserWarning, match="1 cached vectors are damaged and are computed again"):
+        assert set(EmbeddingCache("x").find(keys)) == {keys[1]}
+
+
+@pytest.mark.parametrize("place", [0, 35, 39, 40, 47])  # the key, a sign in the vector, the hash
+def test_a_flipped_bit_is_found_before_and_while_a_cache_is_used(own_cache, place):
+    key, vector = text_key("a"), np.array([0.6, 0.8], dtype=np.float32)
+    used = EmbeddingCache("x")
+    used.append({key: vector})
+    assert key in used.find([key])
+    (file,) = used.folder.glob("*.f32")
+    damaged = bytearray(file.read_bytes())
+    damaged[place] ^= 0x80
+    file.write_bytes(damaged)
+    for cache in (used, EmbeddingCache("x")):
+        with pytest.warns(UserWarning, match="damaged"):
+            assert cache.find([key]) == {}
+        assert cache.damaged == 1
+    used.append({key: vector})
+    assert used.find([key])[key].tolist() == vector.tolist()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_deleted_cache_is_made_again(own_cache):
+    keys, cache = [text_key(text) for text in "abc"], EmbeddingCache("x")
+    cache.append({keys[0]: np.array([0.6, 0.8]), keys[1]: np.array([0.8, 0.6])})
+    assert len(cache.find(keys)) == 2
+    shutil.rmtree(own_cache)
+    assert cache.find(keys) == {}
+    cache.append({keys[2]: np.array([1.0, 0.0])})
+    assert set(cache.find(keys)) == {keys[2]}
+
+
+def test_an_encoder_computes_a_damaged_vector_again(own_cache):
+    texts = ["My Lords, I beg to move.", "Order."]
+    before = SentenceEncoder().encode(texts)
+    (file,) = SentenceEncoder()._cache.folder.glob("*.f32")
+    damaged = bytearray(file.read_bytes())
+    damaged[35] ^= 0x80
+    file.write_bytes(damaged)
+    with pytest.warns(UserWarning, match="1 cached vectors"):
+        np.testing.assert_array_equal(SentenceEncoder().encode(texts), before)
 
 
 def _unit(number: int, i: int) -> np.ndarray:

@@ -61,7 +61,9 @@ def spec(tmp_path_factory):
     tiny_model().save_pretrained(folder)
     packaged = read_model_spec("smollm2-135m")
     load_tokenizer(packaged).save_pretrained(folder)
-    return packaged.model_copy(update={"source": "path", "path": str(folder), "precision": "fp32", "name": "tiny"})
+    return packaged.model_copy(
+        update={"source": "path", "path": str(folder), "precision": "fp32", "name": "tiny", "sha256": None}
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,10 @@
 """Generation: attempts, resume, batches, and what is written."""
 
 import json
+from dataclasses import replace
 
+import httpx
+import pandas as pd
 import pytest
 from families import ROW
 from tiny import tiny_loaded
@@ -17,8 +20,10 @@ from parliabench_utils.models.generation import (
 )
 from parliabench_utils.models.sampling import Sampling
 from parliabench_utils.models.selection import failure_counts, split_prompts
+from parliabench_utils.models.server import ServerModel
 from parliabench_utils.models.validation import ValidationSettings
 from parliabench_utils.run.artefacts import read_jsonl
+from parliabench_utils.run.seeds import row_seed
 
 SETTINGS = GenerationSettings(
     sampling=Sampling(0.7, 0.85, 1.2),
@@ -60,9 +65,28 @@ def test_rows_have_the_contracts_columns(tmp_path):
     assert len(rejected) == sum(len(r["rejections"]) for r in rows) > 0
 
 
-def test_batch_size_changes_nothing(tmp_path):
-    from dataclasses import replace
+def test_an_odd_reply_of_a_server_costs_one_attempt_with_its_reason(tmp_path):
+    """p1's first request gets a page that is no JSON, five times; its second attempt, and everybody else, a speech."""
 
+    def reply(request):
+        body = json.loads(request.content)
+        if body["seed"] == row_seed(42, "p1", 0, 1):
+            return httpx.Response(200, text="<html>busy</html>")
+        return httpx.Response(200, json={"choices": [{"text": "My Lords.", "finish_reason": "stop"}]})
+
+    client = httpx.Client(transport=httpx.MockTransport(reply))
+    loaded = replace(tiny_loaded(), model=ServerModel("http://server/v1", "a/m", client, wait=0.001))
+    rows = generate_file(loaded, "baseline", PROMPTS, SETTINGS, CHECKS, tmp_path / "shard-0.jsonl", seed=42)
+    assert [(row["generated_speech"], row["attempts"], row["rejections"]) for row in rows] == [
+        ("My Lords.", 2, [["no_answer"]]) if row["prompt_id"] == "p1" else ("My Lords.", 1, []) for row in rows
+    ]
+    (rejected,) = read_jsonl(tmp_path / "rejected-0.jsonl")
+    assert rejected["finish_reason"].startswith("no-answer: ") and "busy" in rejected["finish_reason"]
+    counts = failure_counts(pd.DataFrame(rows)).set_index(["attempt", "reason"])["count"]
+    assert counts.to_dict() == {(1, "any"): 1, (1, "no_answer"): 1, (2, "any"): 0}
+
+
+def test_batch_size_changes_nothing(tmp_path):
     for size in (1, 2, 5):
         generate_file(
             tiny_loaded(),

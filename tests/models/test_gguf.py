@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from parliabench_utils.models import gguf
+from parliabench_utils.models import gguf, packaged
 from parliabench_utils.models.gguf import GgufModel, gguf_file
 from parliabench_utils.models.loading import load_model, load_tokenizer, read_model_spec
 from parliabench_utils.models.sampling import Sampling
@@ -69,6 +69,17 @@ def test_a_gguf_file_neither_trains_nor_takes_an_adapter(tmp_path):
         load_model("smollm2-135m-gguf", adapter=tmp_path, purpose="generate")
     with pytest.raises(FileNotFoundError, match="not a GGUF file"):
         gguf_file(read_model_spec("smollm2-135m-gguf").model_copy(update={"path": "no/such.gguf"}))
+
+
+def test_a_declared_sha256_of_a_file_is_checked(tmp_path):
+    (tmp_path / "x.gguf").write_bytes(b"GGUF")
+    spec = read_model_spec("smollm2-135m-gguf").model_copy(update={"path": str(tmp_path / "x.gguf")})
+    with pytest.raises(ValueError, match="sha256 is b179c9523d0e"):
+        gguf_file(spec)
+    digest = packaged.file_sha256(tmp_path / "x.gguf")
+    assert gguf_file(spec.model_copy(update={"sha256": digest})) == tmp_path / "x.gguf"
+    with pytest.raises(ValueError, match="sha256"):
+        gguf_file(spec.model_copy(update={"path": None, "sha256": "0" * 64}))
 
 
 def test_its_tokenizer_is_the_packaged_one():

@@ -1,17 +1,21 @@
 """Model files, the packaged weights, adapters that belong to their base."""
 
+import hashlib
 import json
+import shutil
 
 import pytest
 from pydantic import ValidationError
 
 from parliabench_utils.models import packaged
+from parliabench_utils.models.adapters import save_adapter
 from parliabench_utils.models.loading import (
     check_adapter,
     keep_differentiable,
     load_model,
     load_tokenizer,
     read_model_spec,
+    weights_identity,
     weights_location,
 )
 
@@ -83,6 +87,102 @@ def test_damaged_weights_are_refused(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="sha256"):
         packaged.packaged_gguf()
+
+
+@pytest.fixture
+def converted(tmp_path, monkeypatch):
+    """A cache of its own, and a conversion that writes small files; how often it ran."""
+    monkeypatch.setenv("PARLIABENCH_CACHE", str(tmp_path / "cache"))
+    runs = []
+
+    def convert(gguf, folder):
+        runs.append(gguf)
+        (folder / "model.safetensors").write_bytes(b"weights")
+        (folder / "config.json").write_text("{}")
+
+    monkeypatch.setattr(packaged, "convert_gguf", convert)
+    return runs
+
+
+CHANGES = {
+    "other bytes": lambda folder: (folder / "model.safetensors").write_bytes(b"w3ights"),
+    "another configuration": lambda folder: (folder / "config.json").write_text("{ }"),
+    "a file gone": lambda folder: (folder / "config.json").unlink(),
+    "a file more": lambda folder: (folder / "adapter_config.json").write_text("{}"),
+    "no hashes": lambda folder: (folder / "sha256.json").unlink(),
+    "hashes that are none": lambda folder: (folder / "sha256.json").write_text("[1]"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_cached_weights_that_changed_are_converted_again_with_a_word(converted, change):
+    folder = packaged.packaged_smollm2()
+    assert packaged.packaged_smollm2() == folder and len(converted) == 1
+    change(folder)
+    with pytest.warns(UserWarning, match="changed after it was written; converted again"):
+        assert packaged.packaged_smollm2() == folder
+    assert (folder / "model.safetensors").read_bytes() == b"weights" and len(converted) == 2
+    assert packaged.changed_files(folder) == []
+
+
+def test_deleted_weights_are_converted_again(converted, tmp_path):
+    packaged.packaged_smollm2()
+    shutil.rmtree(tmp_path / "cache")
+    assert (packaged.packaged_smollm2() / "model.safetensors").is_file() and len(converted) == 2
+
+
+def test_a_declared_sha256_is_checked_for_every_source_or_refused(tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(b"a")
+    own = packaged.folder_sha256(tmp_path)
+    assert own == packaged.file_sha256(tmp_path / "a.safetensors")
+    assert weights_location(write_spec(tmp_path, sha256=own))
+    with pytest.raises(ValueError, match=rf"m\.yaml: sha256 is 0000.*has {own}"):
+        weights_location(write_spec(tmp_path, sha256="0" * 64))
+    (tmp_path / "b.safetensors").write_bytes(b"b")
+    both = hashlib.sha256("".join(hashlib.sha256(part).hexdigest() for part in (b"a", b"b")).encode()).hexdigest()
+    assert weights_location(write_spec(tmp_path, sha256=both))
+    with pytest.raises(ValueError, match="sha256 is"):
+        load_tokenizer(write_spec(tmp_path, sha256=own))
+    for source in ("hub", "server"):
+        spec = write_spec(tmp_path, source=source, server_url="http://localhost/v1", sha256=own)
+        with pytest.raises(ValueError, match=f"sha256 cannot be checked for source: {source}"):
+            load_model(spec, purpose="generate")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="holds no weights"):
+        weights_location(write_spec(tmp_path, path=str(tmp_path / "empty"), sha256=own))
+
+
+def test_weights_in_a_folder_are_named_by_their_hash(tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(b"a")
+    spec = write_spec(tmp_path)
+    before = weights_identity(spec, None)
+    assert before == packaged.folder_sha256(tmp_path)[:12]
+    (tmp_path / "a.safetensors").write_bytes(b"other")
+    assert weights_identity(spec, None) != before
+
+
+def test_an_adapter_that_changed_is_refused(tmp_path):
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    class Base(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q_proj = torch.nn.Linear(4, 4)
+
+    spec = read_model_spec("smollm2-135m").model_copy(update={"lora_targets": ["q_proj"]})
+    folder = tmp_path / "adapter"
+    save_adapter(get_peft_model(Base(), LoraConfig(r=2, target_modules=["q_proj"])), spec, folder, spec.sha256)
+    assert check_adapter(folder, spec) == packaged.file_sha256(folder / "adapter_model.safetensors")
+    with pytest.raises(ValueError, match="was trained on weights b179c9523d0e"):
+        check_adapter(folder, spec.model_copy(update={"sha256": "f" * 64}))
+    for name in ("adapter_model.safetensors", "adapter_config.json"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole + b" ")
+        with pytest.raises(ValueError, match=f"{name} changed after it was written: run notebook 03 again"):
+            check_adapter(folder, spec)
+        (folder / name).write_bytes(whole)
+    assert check_adapter(folder, spec)
 
 
 def test_an_adapter_of_another_base_is_refused(tmp_path):

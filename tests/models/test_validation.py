@@ -1,17 +1,25 @@
 """The nine checks: real-looking speeches that must pass, broken ones that must not, and real members' words."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
+from parliabench_utils.models.loading import load_tokenizer
 from parliabench_utils.models.validation import (
     MARKERS,
     REASONS,
     ValidationSettings,
     longest_run,
+    own_tokens,
     repetition,
+    template_leakage,
     validate_speech,
 )
+from tests.conftest import ROOT
 
 SHORT = ValidationSettings(min_words=5)
+MINI = ROOT / "parliabench_utils/corpus/mini"
 
 PASSING = {
     "template_leakage": [
@@ -121,6 +129,65 @@ def test_every_check_has_six_passing_and_six_failing_speeches():
         assert len(FAILING[check]) >= 6 and len(PASSING[check]) >= 6
     assert len(REASONS) == 9
     assert len(MARKERS) == len(set(MARKERS)) == 27
+
+
+TOKENS = [
+    "<unused7>", "<pad>", "<unk>", "<mask>", "<|reserved_special_token_5|>", "<|python_tag|>", "<|eom_id|>", "[TOOL_CALLS]",
+    "<|startoftext|>", "<think>", "</think>", "<|IM_END|>", "<| im_end |>", "<|im_end", "im_end|>", "&lt;|im_end|&gt;",
+    "<｜end▁of▁sentence｜>", "<<SYS>>", "<</SYS>>", "<extra_id_0>", "<extra_id_99>", "[CLS]", "[SEP]", "[PAD]", "[MASK]",
+    "[unused12]", "[/INST]", "[ /INST ]", "[inst]", "[AVAILABLE_TOOLS]", "[control_768]", "[gMASK]", "[IMG]",
+    "<start_of_image>", "<0x0A>", "<2mass>", "<file_sep>", "<repo_name>", "<gh_stars>", "<jupyter_start>", "<tool_call>",
+    "</tool_response>", "<|fim_prefix|>", "<|endoftext|>", "<|placeholder1|>", "<|channel>", "<channel|>", "<s>", "</s>",
+    "<eod>", "<table>", "<br/>", "<seed:think>", "<reserved_17>", "[MODEL_SETTINGS]", "\n### Response:\n",
+    "\n## Instruction\n", "<unk> <unk>",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_special_tokens_of_any_family_are_leaked_markup(token):
+    assert "template_leakage" in validate_speech(f"{WORDS} {token} {WORDS}", settings=SHORT)
+    assert "template_leakage" in validate_speech(f"{WORDS.removesuffix('.')}{token}.", settings=SHORT)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["[Interruption.]", "[Laughter]", "[HON. MEMBERS: “Oh!”]", "[NATO]", "[Official Report, 2 March 2022; Vol. 4, c. 5.]",
+     "a < b", "x<3, y > 4", "5 < 6 > 4", "Q&A", "AT&T", "£3 | £4", "[MPs]", "#MeToo", "&c.", "[sic]", "[Mask wearing]"],
+)  # fmt: skip
+def test_brackets_and_signs_that_members_use_are_words(said):
+    assert "template_leakage" not in validate_speech(f"{WORDS} {said} {WORDS}", settings=SHORT)
+
+
+@pytest.mark.parametrize("name", ["smollm2-135m"])
+def test_every_special_token_of_the_loaded_tokenizer_is_found(name):
+    tokenizer = load_tokenizer(name)
+    assert set(own_tokens(tokenizer)) >= {"<|im_start|>", "<repo_name>"}
+    for token in tokenizer.all_special_tokens + list(own_tokens(tokenizer)):
+        assert "template_leakage" in validate_speech(f"{WORDS} {token} {WORDS}", settings=SHORT), token
+
+
+def test_the_tokens_of_the_model_that_speaks_are_found_and_its_words_are_not():
+    added = {0: "{{eot}}", 1: "Parliament", 2: "  ", 3: "@@end", 4: ".", 5: "\n\n"}
+    tokenizer = SimpleNamespace(added_tokens_decoder={i: SimpleNamespace(content=text) for i, text in added.items()})
+    settings = replace(SHORT, own_tokens=own_tokens(tokenizer))
+    assert settings.own_tokens == ("@@end", "{{eot}}")
+    assert validate_speech(f"{WORDS} {{{{eot}}}} {WORDS}", settings=settings) == ["template_leakage"]
+    assert validate_speech(f"Parliament waits.\n\n{WORDS}", settings=settings) == []
+    assert own_tokens(None) == ()
+
+
+@pytest.mark.shared
+def test_no_member_says_a_special_token(shared_data):
+    from lxml import etree
+
+    days = [
+        *sorted((shared_data / "parlamint-gb-2022").glob("ParlaMint-GB_*.xml")),
+        *sorted(MINI.rglob("ParlaMint-GB_*.xml")),
+    ]
+    speeches = [u for day in days for u in etree.parse(day).iter("{http://www.tei-c.org/ns/1.0}u")]
+    said = [" ".join("".join(u.itertext()).split()) for u in speeches]
+    assert len(said) > 5000
+    assert not [text for text in said if template_leakage(text, SHORT)]
 
 
 @pytest.mark.parametrize("words", [43, 44, 100, 300, 634, 635])

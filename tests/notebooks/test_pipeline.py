@@ -3,14 +3,18 @@
 import json
 import re
 import shutil
+import subprocess
 
 import pandas as pd
 import pytest
 
+from parliabench_utils import cli
 from parliabench_utils.results.codebook import undescribed
+from parliabench_utils.run import runner
 from parliabench_utils.run.artefacts import read_jsonl
 from parliabench_utils.run.stages import STAGES
-from tests.slices import run_all, run_stage
+from tests.conftest import ROOT
+from tests.slices import command, environment, run_all, run_stage
 
 TABLES = [f"table{n:02d}" for n in range(1, 14)]
 DIMENSIONS = ("J_Coh", "J_Conc", "J_Rel", "J_Auth", "J_PolApp", "J_Qual")
@@ -57,10 +61,11 @@ def test_the_report_is_one_file_that_loads_nothing_from_elsewhere(run):
 
 def test_all_models_and_types_answer_the_same_prompts(run):
     prompts = {row["prompt_id"] for row in read_jsonl(run / "02_dataset/prompts.jsonl")}
-    files = sorted((run / "04_generate").glob("*/*/shard-0.jsonl"))
-    assert len(files) == 3
-    for file in files:
-        assert {row["prompt_id"] for row in read_jsonl(file)} == prompts
+    folders = [folder for folder in (run / "04_generate").glob("*/*") if folder.is_dir()]
+    assert len(folders) == 3
+    for folder in folders:
+        rows = [row for file in folder.glob("shard-*.jsonl") for row in read_jsonl(file)]
+        assert {row["prompt_id"] for row in rows} == prompts
 
 
 def test_no_judge_dimension_is_constant(run):
@@ -80,3 +85,66 @@ def test_another_seed_moves_the_speeches_and_their_scores(slice_outputs):
     )
     both = one.merge(other, on=["prompt_id", "variant"], suffixes=("", " other"))
     assert (both["PPL"] != both["PPL other"]).all()
+
+
+NEEDED = {
+    "02_dataset": "01_ingest/speeches.parquet",
+    "03_finetune": "02_dataset/train.jsonl",
+    "04_generate": "03_finetune/smollm2-135m/adapter/adapter_config.json",
+    "05_text_metrics": "04_generate/smollm2-135m/baseline/shard-1.jsonl",
+    "06_political_alignment": "02_dataset/shared/centroids.npz",
+    "07_judge": "04_generate/human/human/shard-0.jsonl",
+    "08_statistics": "06_political_alignment/smollm2-135m/baseline.parquet",
+    "09_figures": "tables/table08.csv",
+}
+
+
+@pytest.mark.parametrize("stage", NEEDED)
+def test_a_missing_file_is_refused_before_a_kernel_starts_and_nothing_is_touched(
+    slice_outputs, stage, monkeypatch, capsys
+):
+    monkeypatch.setenv("PARLIABENCH_OUTPUTS", str(slice_outputs))
+    monkeypatch.setattr(runner, "_execute", lambda *_: pytest.fail("a kernel was started"))
+    run, lacking = slice_outputs / "slice", slice_outputs / "slice" / NEEDED[stage]
+    aside = lacking.replace(slice_outputs / "aside")
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    try:
+        assert cli.main(command(stage, "slice")[3:]) == 2
+    finally:
+        assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+        aside.replace(lacking)
+    maker = "08_statistics" if stage == "09_figures" else NEEDED[stage].split("/")[0]
+    assert f"missing input: {NEEDED[stage]} (run {maker} first)" in capsys.readouterr().err
+
+
+def _shard(outputs, kind, number):
+    """A job of one shard of the run `shards`, started."""
+    return subprocess.Popen(
+        [*command("04_generate", "shards"), "--model", "smollm2-135m", "--type", kind, "--shard", str(number)],
+        cwd=ROOT,
+        env=environment(outputs),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_two_shards_side_by_side_and_alone_give_the_rows_of_one_call(slice_outputs):
+    run = slice_outputs / "shards"
+    shutil.copytree(slice_outputs / "slice", run)
+    shutil.rmtree(run / "04_generate/smollm2-135m")
+    shutil.rmtree(run / "04_generate/summary")
+    (run / "manifests/04_generate.json").unlink()
+    both = [_shard(slice_outputs, "baseline", number) for number in (0, 1)]
+    for process in both:
+        printed, _ = process.communicate()
+        assert process.returncode == 0, printed
+        assert "waiting" not in printed
+    alone = _shard(slice_outputs, "fine-tuned", 1)
+    assert alone.communicate() and alone.returncode == 0
+    made = {file: file.stat().st_ino for file in (run / "04_generate").glob("*/*/shard-*.jsonl")}
+    assert len(made) == 4  # two of the base, one of the tuned model, and the human one
+    run_stage("04_generate", slice_outputs, "shards")
+    assert all(file.stat().st_ino == inode for file, inode in made.items())  # the last call makes only what is missing
+    records = [json.loads((slice_outputs / r / "manifests/04_generate.json").read_text()) for r in ("shards", "slice")]
+    assert records[0]["outputs"] == records[1]["outputs"]

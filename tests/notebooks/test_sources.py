@@ -1,6 +1,7 @@
 """The nine notebooks as sources: parameters, order of cells, house style. Nothing is executed here."""
 
 import ast
+import re
 
 import jupytext
 import pytest
@@ -78,8 +79,53 @@ def test_first_cells_and_last_line(name):
     assert cells[0].source.startswith("# ")
     codes = code_cells(name)
     assert "parameters" in codes[0].metadata.get("tags", [])
-    assert f'run = start("{name}", globals())' in codes[1].source
-    assert codes[-1].source.strip().endswith("run.finish()")
+    assert f'this_run = start("{name}", globals())' in codes[1].source
+    assert codes[-1].source.strip().endswith("this_run.finish()")
+
+
+def bound_names(source):
+    """The names that a cell binds in the notebook's own scope: assignments, loops, `with`, imports, definitions, deletions."""
+
+    def visit(node):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+            return
+        if isinstance(node, ast.Lambda):
+            return
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            yield from (n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
+            return
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            yield node.name
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child)
+
+    return set(visit(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source", ["run = 1", "for run in x: pass", "with x as run: pass", "import a as run", "def run(): pass", "del run",
+               "(run := 1)", "a, (b, run) = x", "run += 1", "[(run := a) for a in x]", "run: int = 1", "from a import run"]
+)  # fmt: skip
+def test_what_binds_a_name(source):
+    assert "run" in bound_names(source)
+
+
+@pytest.mark.parametrize("source", ["[run for run in x]", "x.run = 1", "x['run'] = 1", "f(run=1)", "lambda run: 1"])
+def test_what_binds_no_name(source):
+    assert "run" not in bound_names(source)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_no_cell_overwrites_a_parameter(name):
+    parameters = set(cell_parameters(name))
+    for cell in code_cells(name):
+        if "parameters" not in cell.metadata.get("tags", []):
+            assert not bound_names(cell.source) & parameters, cell.source
 
 
 @pytest.mark.parametrize("name", STAGES)
@@ -109,6 +155,85 @@ def test_a_round_trip_through_jupytext_changes_nothing(name):
     again = jupytext.reads(jupytext.writes(notebook, fmt="ipynb"), fmt="ipynb")
     before = [(c.cell_type, c.source, c.metadata.get("tags")) for c in notebook.cells]
     assert [(c.cell_type, c.source, c.metadata.get("tags")) for c in again.cells] == before
+
+
+NUMERALS = {
+    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11,
+    "twelve": 12, "fifteen": 15, "sixteen": 16, "eighteen": 18, "twenty": 20,
+}  # fmt: skip
+TYPED = re.compile(
+    rf"(?<![\w.,`-])([1-9][\d,]*(?:\.\d+)?|{'|'.join(NUMERALS)})[ -](?!hundred|thousand|million)([a-z]+)(?:[ -]([a-z]+))?\b",
+    re.IGNORECASE,
+)
+CITES = re.compile(
+    r"\b(papers?|paper's|[Tt]ables?|sections?|page|Eqs?\.|Table 7's)\b"
+)  # what others did is no parameter of ours
+FACTS = {
+    "8 words",
+    "eight words",
+    "six prompts",
+}  # constants: the runs of corpus/leaks.py, a speech's prompts for the judge
+
+
+def values_of_nouns(profiles):
+    """`steps` -> the values that max_steps and every other parameter that ends in `steps` has in these profiles."""
+    values = {}
+    for name in ["common", *STAGES]:
+        for profile in profiles:
+            for key, value in read(profile, name).items():
+                noun = re.sub(r"_(size|rank|per_prompt)$", "", key).rpartition("_")[2]
+                if type(value) in (int, float) and not noun.endswith(("share", "seed", "ratio")):
+                    values.setdefault(noun.removesuffix("s"), set()).add(value)
+    return values
+
+
+def prose():
+    """Every sentence that people read: notebooks' text and comments of their parameters, parameter files' comments, the guides."""
+    for name in STAGES:
+        for cell in source(name).cells:
+            if cell.cell_type == "markdown":
+                yield from ((f"{name}.py", text) for text in sentences(cell.source))
+            elif "parameters" in cell.metadata.get("tags", []):
+                yield from ((f"{name}.py", line.partition("#")[2]) for line in cell.source.splitlines())
+    for file in (file for profile in PROFILES for file in sorted((ROOT / "params" / profile).glob("*.yaml"))):
+        comments = (line.partition("#")[2] for line in file.read_text(encoding="utf-8").splitlines())
+        yield from ((f"{file.parent.name}/{file.name}", comment) for comment in comments)
+    for name in ("README.md", "CONTRIBUTING.md"):
+        yield from ((name, text) for text in sentences((ROOT / name).read_text(encoding="utf-8")))
+
+
+def sentences(text):
+    return re.split(r"(?<=[.:;?!])\s+|\n\s*\n", text.replace("\n", " \n").replace(" \n \n", "\n\n"))
+
+
+def contradictions(texts):
+    of_demo, of_any = values_of_nouns(["demo"]), values_of_nouns(PROFILES)
+    for where, text in texts:
+        line = " ".join(text.split())
+        known = of_demo if "demo" in f"{where} {line}" else of_any
+        for number, *words in [] if CITES.search(line) else TYPED.findall(line):
+            value = NUMERALS.get(number.lower())
+            value = float(number.replace(",", "")) if value is None else value
+            noun = next((word for word in words if word.lower().removesuffix("s") in known), "")
+            allowed = known.get(noun.lower().removesuffix("s"))
+            if allowed and value not in allowed and f"{number} {noun}".lower() not in FACTS:
+                yield f"{where}: {number} {noun} (a parameter says {sorted(allowed)}): {line}"
+
+
+def test_no_typed_number_contradicts_a_parameter():
+    assert not list(contradictions(prose()))
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("The demo trains 16 steps.", 1), ("The demo trains 12 steps and compares at most 19 prompts.", 1),
+        ("Twenty draws are enough, in four shards.", 2), ("The paper draws 30 prompts in 99 steps.", 0),
+        ("It takes 16 minutes.", 0), ("The demo trains 400 steps.", 1), ("at most three training steps", 1),
+    ],
+)  # fmt: skip
+def test_a_typed_number_that_contradicts_is_found(text, wrong):
+    assert len(list(contradictions([("here", text)]))) == wrong
 
 
 @pytest.mark.parametrize("profile", PROFILES)

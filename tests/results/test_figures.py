@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
@@ -154,6 +155,16 @@ def test_a_grey_print_can_be_read():
     assert heat == sorted(heat)  # a darker cell is a lower value in grey too
     styles = figure_style.model_style(PAPER_RUN).values()
     assert len({style["marker"] for style in styles}) == len(PAPER_RUN) + 1  # models differ by more than colour
+
+
+def test_correlations_part_at_0(small):
+    drawing = next(d for d in small if d.name == "s3")
+    (picture,) = drawing.figure.findobj(AxesImage)
+    assert picture.norm.vmin == -picture.norm.vmax == -1
+    low, middle, high = (picture.cmap(picture.norm(v))[:3] for v in (-0.8, 0, 0.8))
+    assert min(middle) > 0.95  # next to white
+    assert low[2] > low[0] + 0.2 and high[0] > high[2] + 0.2  # blue and red
+    assert "-0.00" not in [text for text, *_ in texts(drawing)]
 
 
 def test_only_parties_have_party_colours(large):

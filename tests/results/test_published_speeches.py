@@ -9,6 +9,7 @@ import pytest
 
 from parliabench_utils.cli import main
 from parliabench_utils.metrics.table import METRICS
+from parliabench_utils.results import published_speeches
 from parliabench_utils.results.published_speeches import import_published, load_published
 from parliabench_utils.results.scores import join_scores, kept_prompts, present_sets
 from parliabench_utils.run.runner import run_notebook
@@ -21,6 +22,7 @@ PARTIES = {"Labour": "Centre-left", "Conservative": "Centre-right", "Bishops": "
 def record(i: int, model: str, kind: str, rng: np.random.Generator) -> dict:
     party = list(PARTIES)[i % 3]
     scores = {m.name: float(rng.uniform(0.2, 0.8) if m.kind == "computed" else rng.integers(1, 11)) for m in METRICS}
+    scores["PPL"] += 20
     return {
         "Party": party, "Topic": ["Law", "Energy"][i % 2], "Political Orientation": PARTIES[party], "Section": f"Bridges {i}",
         "House": "House of Commons", "Prompts": [f"Will the Minister mend bridge {i}?"], "Model": model, "Type": kind,
@@ -57,7 +59,8 @@ def test_model_names(name, model, tmp_path):
 
 
 def test_the_same_prompt_twice_is_matched_in_turn(rows, tmp_path):
-    frame = load_published(written(tmp_path / "speeches.jsonl", [*rows, *rows]))
+    again = [row | {"Generated Speech": row["Generated Speech"] + " Again."} for row in rows]
+    frame = load_published(written(tmp_path / "speeches.jsonl", [*rows, *again]))
     assert frame["prompt_id"].nunique() == 24
     assert not frame.duplicated(["prompt_id", "variant", "model", "type"]).any()
 
@@ -75,6 +78,98 @@ def test_bad_lines_are_named(rows, tmp_path, change, message):
         load_published(written(tmp_path / "speeches.jsonl", rows))
     with pytest.raises(ValueError, match="no speeches"):
         load_published(written(tmp_path / "empty.jsonl", []))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"Model": "../models/smollm2-135m"}, "line 2: model '../models/smollm2-135m' is none"),
+        ({"Model": 7}, "line 2: Model is no text: 7"),
+        ({"prompt_id": "../../x"}, "line 2: prompt_id '../../x': a name has"),
+        ({"prompt_id": "a" * 300}, "line 2: prompt_id"),
+        ({"prompt_id": 7}, "line 2: prompt_id 7"),
+        ({"Party": None}, "line 2: Party is no text: None"),
+        ({"Topic": "a\rb"}, "line 2: Topic"),
+        ({"House": "x" * 501}, "line 2: House"),
+        ({"Generated Speech": ["a"]}, "line 2: Generated Speech is no text"),
+        ({"Generated Speech": "a \ud800"}, "half of a surrogate pair"),
+        ({"Prompts": [1]}, "line 2: Prompts is no text: 1"),
+        ({"variant": "1"}, "line 2: variant '1'"),
+        ({"variant": -1}, "line 2: variant -1"),
+        ({"variant": True}, "line 2: variant True"),
+        *(
+            ({"Evaluation Scores": {name: value}}, f"line 2: {name}: {value!r} is {fault}")
+            for name, value, fault in (
+                ("J_Coh", 11, "not between 1 and 10"),
+                ("J_Coh", 0, "not between"),
+                ("J_Coh", -5, "not between"),
+                ("GRUEN", 1.2, "not between 0 and 1"),
+                ("PPL", 0.5, "not between 1 and infinity"),
+                ("PPL", "1_000", "no number"),
+                ("PPL", True, "no number"),
+                ("PPL", [1], "no number"),
+                ("PPL", "inf", "no number"),
+                ("PPL", float("inf"), "not between"),
+                ("PSA", "=1", "no number"),
+            )
+        ),
+        ({"Evaluation Scores": {"PPL": 20, "perplexity": 21}}, "line 2: 'perplexity' and another score are both PPL"),
+        ({"Model": "Llama, another one"}, "line 2: line 1 calls this model and type otherwise"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_its_line_and_leaves_nothing(rows, tmp_path, change, message):
+    rows[1] |= change
+    with pytest.raises(ValueError, match=rf"speeches\.jsonl, .*{re.escape(message)}"):
+        import_published(written(tmp_path / "speeches.jsonl", rows), tmp_path / "outputs/run")
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_speeches_that_stand_there_twice_are_refused_with_both_lines(rows, tmp_path):
+    with pytest.raises(ValueError, match="line 49: line 1 has the same speech to the same prompt"):
+        load_published(written(tmp_path / "a.jsonl", [*rows, rows[0]]))
+    same = {"prompt_id": "p1", "variant": 0}
+    with pytest.raises(ValueError, match="line 2: line 1 has this prompt, model, type and variant already"):
+        load_published(
+            written(tmp_path / "b.jsonl", [rows[0] | same, rows[0] | same | {"Generated Speech": "Other words."}])
+        )
+    with pytest.raises(ValueError, match="line 2: line 1 gives another context to this prompt_id"):
+        load_published(written(tmp_path / "c.jsonl", [rows[0] | same, rows[1] | same | {"variant": 1}]))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_a_file_of_any_editor_is_read(rows, tmp_path, encoding):
+    text = "".join(json.dumps(row | {"Section": "Café\u2028"[:4]}, ensure_ascii=False) + "\r\n\r\n" for row in rows)
+    (tmp_path / "a.jsonl").write_bytes(("\ufeff" * encoding.endswith("be") + text).encode(encoding))
+    assert load_published(tmp_path / "a.jsonl")["Section"].unique().tolist() == ["Café"]
+
+
+def test_nobody_is_told_to_delete_a_file_of_his_own(rows, tmp_path):
+    path = tmp_path / "a.jsonl"
+    for text, message in (
+        (json.dumps(rows[0]) + "\n{half", "line 2: not JSON"),
+        ("[1]\n", "line 1: expected a JSON object"),
+        ("[" * 99_999, "line 1: not JSON"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message) as error:
+            load_published(path)
+        assert "delete" not in str(error.value).removeprefix(str(path))
+    path.write_bytes(
+        json.dumps(rows[0]).encode() + b"\n" + json.dumps(rows[1] | {"Party": "é"}, ensure_ascii=False).encode("cp1252")
+    )
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 2: byte 0xe9 is no UTF-8 \(Windows-1252 perhaps"):
+        load_published(path)
+
+
+def test_half_an_import_leaves_nothing_behind(rows, tmp_path, monkeypatch):
+    path, folder = written(tmp_path / "a.jsonl", rows), tmp_path / "outputs/run"
+    with monkeypatch.context() as patch:
+        patch.setattr(published_speeches, "_write_set", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            import_published(path, folder)
+    assert not list(folder.parent.iterdir())
+    import_published(path, folder)
+    assert [file.name for file in folder.parent.iterdir()] == ["run"]
 
 
 def test_our_own_release_is_read_back(tmp_path):

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from parliabench_utils.metrics.table import METRIC_BY_NAME
-from parliabench_utils.results.selection import CROSSED, composition, worst_case
+from parliabench_utils.results.selection import ALL, CROSSED, composition, worst_case
+from parliabench_utils.results.tables import selection_display
 
 GRUEN, PPL, PSA = (METRIC_BY_NAME[name] for name in ("GRUEN", "PPL", "PSA"))
 
@@ -31,6 +32,30 @@ def test_one_sided_dropping_is_found_and_even_dropping_is_not():
     even = composition(scores(np.arange(40) % 4 < 2), draws=300).set_index("by").loc["Party"].iloc[0]
     assert one_sided["p"] == pytest.approx(1 / 301) and even["p"] > 0.5
     assert one_sided["chi2"] == pytest.approx(40)  # as scipy.stats.chi2_contingency without correction
+
+
+def test_members_do_not_keep_a_prompt_that_no_model_answered():
+    kept = np.arange(20) >= 10
+    rows = pd.concat(
+        [scores(kept), scores(np.ones(20, bool)).assign(model="human", type="human").drop_duplicates("prompt_id")]
+    )
+    rows["Party"] = np.where(rows["prompt_id"] < "p10", "Green", "Labour")
+    party = composition(rows, draws=200).query("by == 'Party'").set_index("group")
+    assert party["kept"].to_dict() == {"Green": 0, "Labour": 10} and (party["p"] < 0.01).all()
+    assert set(party["model"]) == {ALL} and len(party) == 2
+
+
+def test_sets_that_keep_different_prompts_have_a_block_each():
+    rows = scores(np.ones(20, bool))
+    rows["Party"] = np.where(rows["prompt_id"] < "p10", "Green", "Labour")
+    rows["compared"] = ~((rows["type"] == "baseline") & (rows["Party"] == "Green"))  # the baseline alone fails them
+    table = composition(rows, draws=200).query("by == 'Party'").set_index(["type", "group"])
+    assert table["kept"].to_dict() == {
+        ("baseline", "Green"): 0, ("baseline", "Labour"): 10, ("fine-tuned", "Green"): 10, ("fine-tuned", "Labour"): 10
+    }  # fmt: skip
+    assert table.loc[("baseline", "Green"), "p"] < 0.01 and np.isnan(table.loc[("fine-tuned", "Green"), "p"])
+    display = selection_display(composition(rows, draws=20), {"m": "M"}, ()).display
+    assert set(display["Speeches of"]) == {"M (B)", "M (F)"}
 
 
 @pytest.mark.parametrize("kept", [np.ones(6, bool), np.zeros(6, bool)])

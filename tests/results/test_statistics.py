@@ -99,10 +99,65 @@ def test_stability_table_has_all_sets_and_a_chance_level(scores):
 def test_difficulty_ranks_the_worst_party_first(scores):
     worse = scores.copy()
     columns = ["Party Align", "GRUEN", "BERTScore F1", "MoverScore", "J_Coh", "J_Qual", "J_Rel"]
-    worse.loc[worse["Party"] == "Labour", columns] = worse[columns].min()
+    worse.loc[worse["Party"] == "Labour", columns] = worse[columns].min().to_numpy()
     table = s.difficulty(worse, "Party")
     assert table.loc[0, "group"] == "Labour" and table["rank"].tolist() == list(range(1, len(table) + 1))
     assert table["difficulty"].between(0, 1).all()
+
+
+def alike_but_for_psa() -> pd.DataFrame:
+    """Two parties with the same values, of which one has no orientation and so no PSA."""
+    rng = np.random.default_rng(0)
+    base = pd.DataFrame({m.column: (m.range[0] + rng.random(40)) for m in METRICS})
+    base["prompt_id"], base["model"], base["type"] = [f"p{i}" for i in range(40)], "m", "fine-tuned"
+    base["Topic"] = np.where(np.arange(40) % 2, "Law", "Trade")
+    without = base.assign(**{"Party": "Crossbench", "Political Orientation": "Unknown", "PSA": np.nan})
+    return pd.concat(
+        [without, base.assign(**{"Party": "Labour", "Political Orientation": "Centre-left"})], ignore_index=True
+    )
+
+
+@pytest.mark.parametrize("how", ["run", "fixed"])
+def test_a_party_without_an_orientation_does_not_rank_apart_for_that(how):
+    rows = alike_but_for_psa()
+    for by in ("Party", "Political Orientation"):
+        table = s.difficulty(rows, by, how=how)
+        assert np.ptp(table["difficulty"]) == pytest.approx(0, abs=1e-12) and set(table["left_out"]) == {"PSA"}
+    hard = s.speech_difficulty(rows, how).groupby(rows["Party"]).mean()
+    assert hard["Labour"] == pytest.approx(hard["Crossbench"])
+    assert s.difficulty(rows[rows["Party"] == "Labour"], "Party", how=how)["left_out"].tolist() == [""]
+
+
+def test_a_topic_with_many_such_speeches_does_not_rank_apart_either():
+    rows = alike_but_for_psa()
+    mixed = rows[(rows["Party"] == "Labour") | (rows["Topic"] == "Law")]
+    even = mixed.assign(**{m.column: 2.0 if m.name == "PPL" else 0.5 for m in METRICS if m.name != "PSA"})
+    even.loc[even["PSA"].notna(), "PSA"] = 0.1
+    table = s.difficulty(
+        even, "Topic", how="fixed"
+    )  # speeches without PSA are left out of its mean, not given the others' mean
+    assert np.ptp(table["difficulty"]) == pytest.approx(0, abs=1e-12) and table["left_out"].tolist() == ["", ""]
+
+
+@pytest.mark.parametrize("nothing", ["Unknown", None, np.nan, "", " "])
+def test_no_orientation_is_no_group(scores, nothing):
+    lacking = scores.assign(
+        **{"Political Orientation": scores["Political Orientation"].replace("Unknown", nothing).astype(object)}
+    )
+    without = scores[scores["Political Orientation"] != "Unknown"]
+    key = ["model", "type", "context", "metric"]
+    found, wanted = (
+        s.stability_by_metric(f, draws=5).set_index(key).xs("orientation", level="context") for f in (lacking, without)
+    )
+    counts = ["n_groups", "n"]
+    assert found[counts].equals(wanted[counts]) and (found["n"] > 0).any()
+    last = s.difficulty(lacking, "Political Orientation").iloc[-1]
+    assert last["group"] == "Unknown" and pd.isna(last["rank"]) and last["n"] > 0
+
+
+def test_nobody_has_an_orientation(scores):
+    table = s.stability_by_metric(scores.assign(**{"Political Orientation": "Unknown"}), draws=5)
+    assert table[table["context"] == "orientation"]["stability"].isna().all()
 
 
 def test_anova_is_scipys():
@@ -144,6 +199,31 @@ def test_human_preference_finds_the_better_side(scores):
     better["J_Coh"] = 5.0
     table = s.human_preference(better).set_index("metric")["preference"]
     assert table["J_Qual"] == 1 and table["J_Coh"] == 0.5
+
+
+def test_correlations_are_within_sets():
+    """Simpson: within each set J_Coh falls as GRUEN rises, and sets differ in both."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for level, kind in enumerate(("baseline", "fine-tuned")):
+        part = pd.DataFrame({m.column: rng.normal(size=30) for m in METRICS}).assign(model="m", type=kind)
+        part["GRUEN"] = np.arange(30) / 100 + level
+        parts.append(part.assign(J_Coh=5 * level + 1 - part["GRUEN"] + level))
+    rows = pd.concat(parts, ignore_index=True)
+    assert rows["GRUEN"].corr(rows["J_Coh"], method="spearman") > 0.4
+    few = rows.head(4).assign(model="few", J_Coh=rows["GRUEN"].head(4))  # too few to count, and all the other way
+    human = rows.assign(model="human", type="human", J_Coh=rows["GRUEN"])
+    table = s.correlations(pd.concat([rows, few, human])).set_index(["first", "second"]).loc[("GRUEN", "J_Coh")]
+    assert table["rho"] == pytest.approx(-1) and (table["n"], table["sets"]) == (60, 2)
+
+
+def test_a_set_without_spread_does_not_count():
+    rows = pd.DataFrame({m.column: np.arange(6.0) for m in METRICS}).assign(model="m", type="baseline")
+    constant = rows.assign(type="fine-tuned", J_Coh=5.0)
+    table = s.correlations(pd.concat([rows, constant])).set_index(["first", "second"])
+    assert table.loc[("GRUEN", "J_Coh"), ["rho", "n", "sets"]].tolist() == [1, 6, 1]
+    assert table.loc[("GRUEN", "PPL"), ["rho", "n", "sets"]].tolist() == [1, 12, 2]
+    assert np.isnan(s.correlations(constant).set_index(["first", "second"]).loc[("GRUEN", "J_Coh"), "rho"])
 
 
 def test_correlations_are_symmetric(scores):

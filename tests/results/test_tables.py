@@ -8,6 +8,8 @@ import subprocess
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.models.loading import read_model_spec
@@ -47,7 +49,7 @@ def score_tables(rows: pd.DataFrame) -> list[tables.Table]:
         tables.table13(comparison, NAMES, ()),
         tables.anova_display(s.anova_table(rows), NAMES, ()),
         tables.mixed_display(s.mixed_models(rows), NAMES, ()),
-        tables.selection_display(s.composition(rows, draws=20), ()),
+        tables.selection_display(s.composition(rows, draws=20), NAMES, ()),
         tables.memorisation_display(s.memorisation_summary(s.memorisation(rows, ["the hon. Member"])), NAMES, ()),
     ]
 
@@ -121,6 +123,64 @@ def test_latex_is_escaped():
         or "\\input{x}" not in latex
     )
     assert r"T \& T" in latex
+
+
+odd_text = st.text(st.sampled_from('\\{}[]*&%$#_~^<>|"`\r\n\t\0\u202eé−±e\u0301')) | st.text()
+
+
+@settings(deadline=None)
+@given(st.lists(odd_text, min_size=1, max_size=3), odd_text)
+def test_no_text_becomes_a_command_of_latex_or_markup_of_html(cells, title):
+    """Every row has its one line and cells; outside our own commands no special character is left; HTML has our tags alone."""
+    frame = pd.DataFrame({title: cells, "n": ["1"] * len(cells)})
+    table = tables.Table("t", title, frame, frame, (title,))
+    latex, page = tables.to_latex(table), tables.to_html(table)
+    body = latex.split("\\midrule\n")[1].split("\n\\bottomrule")[0].split("\n")
+    assert len(body) == len(cells) and all(
+        line.endswith(r" & 1 \\") and not line.startswith(("[", "*")) for line in body
+    )
+    for text in (escape_latex(title), *map(escape_latex, cells)):
+        bare = re.sub(r"\\(?:[a-z]+\b|[&%$#_{}])|\$\\[a-z^2]+\$|\$[-^]\\?[a-z0-9]*\$|\{\}|\{[*[]\}", "", text)
+        assert not re.search(r"[\\{}&%#~^<>|\"\r\n\0\u202e]", bare), (text, bare)
+    assert set(re.findall(r"</?([a-z!]+)", page)) <= {
+        *(
+            "!doctype",
+            "html",
+            "head",
+            "meta",
+            "title",
+            "style",
+            "body",
+            "table",
+            "caption",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "p",
+        )
+    }
+    assert not {"\0", "\r"} & set(latex + page)
+
+
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("< 0.0001", r"\textless{} 0.0001"), ("[a]", "{[}a]"), ("* b", "{*} b"), ("a\r\nb", "a b"), ("x\0y", "x?y"),
+        ("a|b", r"a\textbar{}b"), ('"q"', "''q''"), ("cafe\u0301", "café"), ("\u202egnp", "gnp"), ("\ud800", "?"),
+        ("1 ± 2", r"1 $\pm$ 2"),
+    ],
+)  # fmt: skip
+def test_latex_of_odd_texts(text, latex):
+    assert escape_latex(text) == latex
+
+
+def test_letters_that_latex_lacks_are_said():
+    frame = pd.DataFrame({"Party": ["Слуга народу"]})
+    assert "XeLaTeX" in tables.to_latex(tables.Table("t", "T", frame, frame))
+    western = pd.DataFrame({"Party": ["Grüne"]})
+    assert "XeLaTeX" not in tables.to_latex(tables.Table("t", "T", western, western))
 
 
 def test_latex_compiles(folder, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from parliabench_utils.run.artefacts import read_jsonl
 from parliabench_utils.run.provenance import file_hash
+from parliabench_utils.run.staging import staging_folder
 from tests.conftest import ROOT
 from tests.slices import command, environment, run_stage
 
@@ -28,7 +29,7 @@ def test_a_killed_stage_goes_on_where_it_stopped(slice_outputs, stage):
     for file in (slice_outputs / run / stage).rglob("*.jsonl"):
         if "human" not in file.parts or stage == "07_judge":
             file.unlink()
-    partial = slice_outputs / run / f"{name}.partial"
+    partial = staging_folder(slice_outputs / run, stage) / f"{name}.partial"
     process = subprocess.Popen(
         command(stage, run, **settings),
         cwd=ROOT,

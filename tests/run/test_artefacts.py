@@ -1,16 +1,23 @@
 """Files appear whole or not at all; a killed loop's rows are kept."""
 
+import csv
+import io
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parliabench_utils.run.artefacts import (
     ResumableJsonl,
+    harmless,
+    markdown_table,
+    printable,
+    read_csv,
     read_jsonl,
     whole_file,
     write_csv,
@@ -99,3 +106,61 @@ def test_a_broken_line_is_named(tmp_path):
     path.write_text('{"id": 1}\nnot json\n')
     with pytest.raises(ValueError, match="line 2: not JSON"):
         read_jsonl(path)
+
+
+odd_text = st.text(st.sampled_from("=+-@＝'\"`‘ \t\r\n\0\x0b\ufeff\u200b|1.e,;ab\u2028é")) | st.text()
+
+
+@settings(deadline=None)
+@given(st.lists(odd_text, min_size=1), odd_text)
+def test_texts_of_a_csv_are_harmless_and_come_back(tmp_path_factory, texts, name):
+    """One record a row whatever stands in it, no cell that a spreadsheet computes, and our reader gives the texts back."""
+    path, numbers = tmp_path_factory.mktemp("csv") / "rows.csv", [-1.5 * place for place in range(len(texts))]
+    write_csv(path, pd.DataFrame({f"{name}x": texts, "n": numbers}))
+    content = path.read_bytes().decode()
+    records = list(csv.reader(io.StringIO(content, newline="")))
+    assert [len(record) for record in records] == [2] * (len(texts) + 1) and not {"\0", "\r"} & set(content)
+    for cell in (f"{name}x", *texts):
+        shown = harmless(cell)
+        assert (
+            shown.startswith("'") or is_number(shown) or not re.match(r"[\s'\"`‘\ufeff\u200b]*[=@＝+-]|[\t\n]", shown)
+        )
+    back = read_csv(path, dtype=str, na_values=[])
+    assert back.columns[0] == printable(f"{name}x") and back.iloc[:, 0].tolist() == [printable(text) for text in texts]
+    assert back["n"].astype(float).tolist() == numbers
+
+
+def is_number(text):
+    return bool(re.fullmatch(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", text, re.ASCII))
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"), ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"), ("-2+3", "'-2+3"), ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\t=1"), ("\r=1", "'\n=1"), ("\r\n=1", "'\n=1"), ("  =1", "'  =1"), ('"=1', "'\"=1"), ("'=1", "''=1"),
+        ("＝1", "'＝1"), ("＋1", "'＋1"), ("\ufeff=1", "'\ufeff=1"), ("\x00=1", "\ufffd=1"), ("\u3000@x", "'\u3000@x"),
+        ("-1.5", "-1.5"), ("+3e-4", "+3e-4"), ("it's", "it's"), ("a=b", "a=b"), ("a\rb", "a\nb"), ("— (none)", "— (none)"),
+    ],
+)  # fmt: skip
+def test_a_cell_that_would_be_computed_has_an_apostrophe_in_front(text, cell):
+    assert harmless(text) == cell
+
+
+def test_numbers_stay_numbers_and_na_stays_a_text(tmp_path):
+    frame = pd.DataFrame(
+        {"x": [-1.5, math.nan], "n": [-2, 3], "mixed": ["-", -4], "party": ["NA", None], "yes": [True, False]}
+    )
+    write_csv(tmp_path / "x.csv", frame)
+    assert (tmp_path / "x.csv").read_text() == "x,n,mixed,party,yes\n-1.500000,-2,'-,NA,True\n,3,-4,,False\n"
+    back = read_csv(tmp_path / "x.csv")
+    assert back["party"][0] == "NA" and pd.isna(back["party"][1]) and back["mixed"].tolist() == ["-", "-4"]
+    assert back["x"][0] == -1.5 and back["n"].tolist() == [-2, 3]
+
+
+@settings(deadline=None)
+@given(odd_text, odd_text)
+def test_a_cell_of_markdown_stays_in_its_cell(a, b):
+    lines = markdown_table(["x", a], [[b, "<img src=x>|[a](javascript:b)"]]).rstrip("\n").split("\n")
+    assert len(lines) == 3 and all(len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3 for line in lines)
+    assert "<img" not in lines[2] and "](" not in lines[2]

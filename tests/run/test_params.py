@@ -1,12 +1,16 @@
 """Parameters: unknown keys, wrong types and double keys are refused, with the nearest valid name."""
 
+import re
 import subprocess
 import sys
 from typing import get_args
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from parliabench_utils.run import params, training_names
+from parliabench_utils.run import parameter_files, params, training_names
 
 
 def test_unknown_key_names_the_nearest():
@@ -107,6 +111,127 @@ def test_a_file_that_is_not_flat_yaml_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ValueError, match=r"bad\.yaml"):
         params.read_yaml(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "010",
+            "-010",
+            "0o10",
+            "0b11",
+            "1:30",
+            "12:30:45",
+            "1_000",
+            "2026_11_30",
+            "2019_2020",
+            "0x1_F",
+            "1_0.5",
+            "007",
+        ),
+        *("no", "Yes", "ON", "off", "y", "N", "2026-11-30", "2026-11-30 12:00:00", ".nan", "-.inf", ".Inf"),
+    ],
+)
+def test_what_readers_of_yaml_take_for_different_things_is_refused_by_name(tmp_path, text):
+    """Bare papermill reads 010 as 8 and 1:30 as 90; in quotes each is the text that was typed."""
+    path = tmp_path / "odd.yaml"
+    for line, content in (
+        (2, f"seed: 1\nrun: {text}\n"),
+        (3, f"seed: 1\nmodels:\n- {text}\n"),
+        (1, f"models: [a, {text}]\n"),
+    ):
+        path.write_text(content)
+        with pytest.raises(
+            ValueError, match=rf"odd\.yaml, line {line}: (run|models): {re.escape(text)} .*in quotes: \"{text}\""
+        ):
+            params.read_yaml(path)
+    with pytest.raises(
+        ValueError, match=rf"--set 'run={re.escape(text)}': {re.escape(text)} .*the shell takes off one pair"
+    ):
+        params.parse_setting(f"run={text}")
+    path.write_text(f"run: \"{text}\"\nmodels: ['{text}']\n")
+    assert params.read_yaml(path) == {"run": text, "models": [text]}
+    assert params.parse_setting(f'run="{text}"') == ("run", text)
+
+
+@pytest.mark.parametrize("value", ["3.1", "7", "1e5", "0x1F", "true", "null"])
+def test_a_number_where_a_name_belongs_is_refused_and_the_quotes_are_named(value):
+    for key, text in (("run", value), ("models", f"[{value}]")):
+        with pytest.raises(ValueError, match=rf"01_ingest: {key}.*stands in quotes\), got"):
+            params.validate("01_ingest", dict([params.parse_setting(f"{key}={text}")]))
+    assert params.validate("01_ingest", dict([params.parse_setting(f"run='{value}'")])).run == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("10", 10), ("0", 0), ("0x1F", 31), ("+5", 5)])
+def test_a_number_that_all_readers_agree_on_is_that_number(text, value):
+    assert params.parse_setting(f"seed={text}") == ("seed", value) == ("seed", yaml.safe_load(text))
+
+
+@given(st.text(st.sampled_from("0123456789_.:-+eExXoObyYnNfFsaT ~")))
+@settings(max_examples=500, deadline=None)
+def test_no_scalar_is_taken_otherwise_than_bare_papermill_takes_it(text):
+    """Both agree, or ours refuses; but for 1e3, a number in YAML 1.2 alone, and texts that PyYAML itself cannot read."""
+    try:
+        ours = parameter_files.load_yaml(text)
+    except ValueError:
+        return
+    if isinstance(ours, float):
+        assert ours == float(text.strip().split(" #")[0])
+    else:
+        assert repr(ours) == repr(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 101, "con", "NUL.txt", "a.", "a/../b", "a\\b", "a\n", "ä", "a b", "12:30", ".."]
+)
+@pytest.mark.parametrize("key", ["run", "models", "judge", "second_judge", "model"])
+def test_names_of_folders_are_plain_names(key, name):
+    with pytest.raises(ValueError, match=rf"07_judge: {key}.*a name has at most 100 letters"):
+        params.validate("07_judge", {key: [name] if key == "models" else name})
+
+
+@pytest.mark.parametrize(
+    "name", ["2026_11_30", "2026-11-30", "007", "1e5", "0x1F", "true", "null", "3.10", "no", "a..b", "x" * 100]
+)
+def test_a_run_may_be_called_as_people_call_things(name):
+    assert params.resolve("01_ingest", "demo", {"run": name}).run == name
+
+
+ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_files_of_any_editor_are_read(tmp_path, encoding):
+    path = tmp_path / "p.yaml"
+    mark = "\ufeff" if encoding[-2:] in ("le", "be") else ""
+    path.write_bytes((mark + "corpus: Jämtland’s\r\nseed: 7\r\n").encode(encoding))
+    assert params.read_yaml(path) == {"corpus": "Jämtland’s", "seed": 7}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("seed: 7\nrun: Jämtland".encode("cp1252"), r"p\.yaml, line 2: byte 0xe4 is no UTF-8 \(Windows-1252 perhaps: '.*Jämtland'"),
+        ("seed: 7\n".encode("utf-16-le"), r"p\.yaml, line 1: a NUL byte.*UTF-16 without its mark; save the file as UTF-8"),
+        (b"\xff\xfes\0e\0\0\xd8", r"p\.yaml, line 1: its byte-order mark says UTF-16-LE, but these bytes are not"),
+        (b"seed: 7\ncorpus: a\x07b\n", r"p\.yaml, line 2: the character U\+0007 cannot stand in YAML"),
+        (b"1: 2\n", r"p\.yaml: a key must be a name, got 1"), (b"a: [" + b"[" * 5000, r"p\.yaml, line 1: .*nested too deeply"),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_is_named_with_its_line_and_encoding(tmp_path, data, message):
+    (tmp_path / "p.yaml").write_bytes(data)
+    with pytest.raises(ValueError, match=message):
+        params.read_yaml(tmp_path / "p.yaml")
+
+
+def test_several_settings_in_one_text():
+    split = parameter_files.split_settings
+    assert split("seed=7  models=[a, b]\tcorpus='x y'") == ["seed=7", "models=[a, b]", "corpus='x y'"]
+    assert split('corpus="2019_2020"') == ['corpus="2019_2020"'] and split("") == []
+    for text in ("models=[a, b", "corpus='x y"):
+        with pytest.raises(ValueError, match="not closed"):
+            split(text)
 
 
 def test_settings_of_the_command_line_are_typed():

@@ -5,8 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from snakemake.cli import parse_config
 
-from parliabench_utils.run.workflow import jobs
+from parliabench_utils.run.workflow import as_typed, jobs
 from tests.conftest import ROOT
 
 
@@ -58,6 +59,50 @@ def test_settings_go_to_the_notebooks_that_declare_them(outputs):
         jobs("demo", settings={"sede": 7})
     with pytest.raises(ValueError, match="group_by"):
         jobs("demo", group_by="speaker")
+
+
+TYPED = ["2026_11_30", "2026-11-30", "007", "1e5", "0x1F", "true", "null", "3.10", "no"]
+
+
+def test_snakemakes_config_is_what_was_typed():
+    for name in TYPED:
+        arguments = ["profile=demo", f"run={name}", "set=seed=7 models=[a, b]"]
+        config = parse_config(arguments)
+        assert as_typed(arguments, config, arguments) == {"profile": "demo", "run": name, "set": "seed=7 models=[a, b]"}
+    assert as_typed(["run='007'"], {"run": 7}, ["run='007'"]) == {"run": "007"}
+    assert as_typed(None, {"run": "from a file"}, []) == {"run": "from a file"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "config", "message"),
+    [
+        (["run=7"], {"run": 7}, "run: 7 is read from a file as no text; give run on the command line"),  # a profile's 007
+        (None, {"run": 7}, "run: 7 is no text; write it in quotes"), (None, {"runs": "x"}, "unknown runs; known: profile, run"),
+    ],
+)  # fmt: skip
+def test_a_config_that_is_not_what_was_typed_is_refused(arguments, config, message):
+    with pytest.raises(ValueError, match=message):
+        as_typed(arguments, config, ["snakemake"])
+
+
+@pytest.mark.parametrize("name", ["2026_11_30", "007"])
+def test_the_runner_gets_the_runs_name_as_typed(tmp_path, name):
+    environment = os.environ | {"PARLIABENCH_OUTPUTS": str(tmp_path)}
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--dry-run",
+        "--printshellcmds",
+        "--cores",
+        "1",
+        "--config",
+        "profile=demo",
+    ]
+    result = subprocess.run(
+        [*command, f"run={name}"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (result.stdout + result.stderr).count(f"--profile demo --run {name}") == 9
 
 
 @pytest.mark.parametrize("arguments", [["profile=demo"], ["profile=paper", "group_by=model-type-shard", "set=seed=7"]])
