@@ -77,7 +77,7 @@ p = this_run.params
 # %%
 import pandas as pd
 
-from parliabench_utils.metrics.speeches import by_job, extremes, per_job, read_references, read_speeches
+from parliabench_utils.metrics.speeches import all_references, by_job, extremes, per_job, read_references, read_speeches
 
 pd.set_option("display.max_colwidth", 400)  # speeches are to be read
 speeches = read_speeches(this_run)
@@ -251,10 +251,14 @@ extremes(speeches, "GRUEN")
 # ## BERTScore: what members said, piece by piece
 #
 # Each piece of a speech finds its most similar piece in a reference: precision; the other way round: recall; F1 joins
-# them. The references are the corpus's speeches of the same context, chosen by the prompt alone, the same for every model.
+# them. The references are the corpus's speeches of the same context, chosen by the prompt alone and without its debate
+# and speaker: the same for every model and for the member who answered it.
 
 # %%
 references = read_references(this_run.stage_folder("02_dataset"), speeches["prompt_id"].tolist())
+rarity = all_references(
+    this_run.stage_folder("02_dataset")
+)  # of all prompts, so that no weight depends on who failed one
 counts = pd.Series([len(texts) for texts in references]).value_counts().sort_index()
 this_run.note("speeches_by_references", {str(n): int(count) for n, count in counts.items()})
 print("speeches by number of references:", counts.to_dict())
@@ -266,7 +270,8 @@ from parliabench_utils.models.embeddings import TokenEncoder
 
 matcher = TokenEncoder(p.bertscore_encoder, p.bertscore_layer)
 texts = speeches["generated_speech"].tolist()
-scores = bertscore.bertscore(texts, references, matcher, idf=p.bertscore_idf, rescale=p.bertscore_rescale)
+settings = {"idf": p.bertscore_idf, "rescale": p.bertscore_rescale, "idf_texts": rarity}
+scores = bertscore.bertscore(texts, references, matcher, **settings)
 for column, values in zip(["BERTScore P", "BERTScore R", "BERTScore F1"], scores, strict=True):
     speeches[column] = values
     signatures[column] = bertscore.signature(matcher, p.bertscore_idf, p.bertscore_rescale)
@@ -280,7 +285,7 @@ by_job(speeches, ["BERTScore P", "BERTScore R", "BERTScore F1"])
 ids, by_prompt = sorted(set(speeches["prompt_id"])), dict(zip(speeches["prompt_id"], references, strict=True))
 following = dict(zip(ids, ids[1:] + ids[:1], strict=True))
 others = [by_prompt[following[prompt]] for prompt in speeches["prompt_id"]]
-floor = bertscore.bertscore(texts, others, matcher, idf=p.bertscore_idf, rescale=p.bertscore_rescale)[2]
+floor = bertscore.bertscore(texts, others, matcher, **settings)[2]
 print(f"F1 against the next prompt's references: {floor.mean():.3f}; its own: {speeches['BERTScore F1'].mean():.3f}")
 
 # %% [markdown]
@@ -299,7 +304,7 @@ extremes(speeches, "BERTScore F1")
 from parliabench_utils.metrics import moverscore
 
 mover = TokenEncoder(p.moverscore_encoder, p.moverscore_layer)
-fixed = sorted({text for group in references for text in group}) if p.moverscore_idf == "references" else None
+fixed = rarity if p.moverscore_idf == "references" else None
 settings = {"idf": p.moverscore_idf != "off", "over": p.moverscore_over, "cost": p.moverscore_cost}
 signatures["MoverScore"] = moverscore.signature(mover, **settings, fixed_idf=fixed is not None)
 speeches["MoverScore"] = per_job(

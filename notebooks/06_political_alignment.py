@@ -35,10 +35,12 @@ type = ""  # one type only (the runner's --type); empty: all
 shard = -1  # not used: a job scores all shards of its model and type
 encoder = "all-MiniLM-L6-v2"  # as in 02, which made the centroids. The paper: all-mpnet-base-v2 (project page)
 long_text = "chunk"  # long speeches: "chunk" and average, or "cut" as sentence-transformers does
-leave_out_human = True  # score members against centroids without their own debate and their own speeches
+leave_out = "prompt"  # centroids without the prompt's debate and speaker, for members and models alike; or "none"
 folds = 5  # of the validation's cross-validation
-shuffles = 200  # times that labels are dealt out anew, centroids and all
-bootstrap_draws = 500  # samples of members, and of prompts, for the intervals
+shuffles = (
+    200  # times that labels are dealt out anew, folds, centroids and all: chance, and the intervals around a value
+)
+bootstrap_draws = 500  # samples of prompts, for the intervals of PSA and guessing
 validation_speeches = 1000  # at most so many human speeches test the metric
 
 # %%
@@ -52,8 +54,9 @@ p = this_run.params
 #
 # An encoder turns each speech into a unit vector. A party's centroid is the direction of the mean of its *training*
 # speeches; the same for the orientations on the scale. 02 kept sums for each party, debate, speaker and topic, so that
-# we can take a member's own speeches out of the centroid that he is scored against, exactly and without embedding
-# anything again.
+# we can take the debate and the speaker of a prompt out of the centroids that its speeches are scored against, exactly
+# and without embedding anything again. Members and models meet the same centroids: if the member's own words stayed in
+# for the models alone, the two rows would not compare.
 
 # %%
 import pandas as pd
@@ -85,7 +88,8 @@ pd.DataFrame(directions @ directions.T, index=list(parties), columns=list(partie
 # `similarity` is the cosine to the *nearest* orientation (Eq. 1), `distance` how far that is from the expected one on
 # the scale from -6 to 6, `PSA` their product as in Eq. 2; it is undefined for those without a place on the scale
 # (Bishops, Crossbenchers, independents). `Party Align` is the cosine to the party's own centroid (Eq. 3), `Party Align
-# deranged` the cosine to the next party's in the alphabet: a control.
+# deranged` the cosine to the next party's in the alphabet: a control. A party of which leaving out has left nobody gives
+# no value, to its member and to the models alike.
 
 # %%
 from parliabench_utils.metrics.alignment import COLUMNS, align
@@ -94,10 +98,7 @@ from parliabench_utils.metrics.speeches import by_job, extremes, per_job, read_s
 pd.set_option("display.max_colwidth", 400)  # speeches are to be read
 speeches = read_speeches(this_run)
 vectors = sentences.encode(speeches["generated_speech"].tolist())
-leave_out = (speeches["model"] == "human") & p.leave_out_human
-speeches[COLUMNS] = per_job(
-    speeches, lambda job: align(job, vectors[job.index], store, leave_out=bool(leave_out[job.index[0]]))
-)
+speeches[COLUMNS] = per_job(speeches, lambda job: align(job, vectors[job.index], store, p.leave_out))
 speeches["nearest is own"] = (speeches["margin"] > 0).astype(float).where(speeches["margin"].notna())
 shown = ["similarity", "distance", "PSA", "Party Align", "Party Align deranged", "margin", "nearest is own"]
 by_job(speeches, [*shown, "Party Align residual"])
@@ -124,7 +125,8 @@ rank_correlations(speeches, ["PSA", "Party Align", "margin", "Party Align residu
 # %% [markdown]
 # ## The map
 #
-# Centroids and speeches in the two directions in which the centroids differ most. What matters is whether the
+# Centroids of all training speeches, and speeches, in the two directions in which the centroids differ most. What
+# matters is whether the
 # speeches of a party lie around its centroid, or all in one cloud.
 
 # %%
@@ -164,16 +166,29 @@ boxes(speeches, ["PSA", "Party Align", "margin"]).show()
 # ## PSA above guessing?
 #
 # Orientations are unevenly spread, so a model that does not read at all already gets a good distance factor. Two such
-# guessers keep each speech's similarity and only guess its place: one always says the commonest orientation of the
-# training speeches, the other draws one by its share. Below, PSA and the guessers' expected PSA, with 95 % intervals
-# over prompts. A model knows where its party stands only if the last column lies above 0.
+# guessers keep each speech's similarity, to the same centroids, and only guess its place: one always says the same
+# orientation, the best one of the whole scale for the prompts that were answered; the other draws one by its share of
+# the training speeches. Below, PSA and the guessers' expected PSA, with 95 % intervals over prompts. A model knows where
+# its party stands only if the last column lies above 0.
 
 # %%
+from parliabench_utils.metrics.alignment_controls import guessing
 from parliabench_utils.metrics.alignment_validation import guess_rows
 
-guesses = guess_rows(speeches, store.counts("Political Orientation"), p.bootstrap_draws, p.seed)
+shares = store.counts("Political Orientation")
+guesses = guess_rows(speeches, shares, p.bootstrap_draws, p.seed)
 printed = guesses.assign(PSA=[f"{v:.2f} [{a:.2f}, {b:.2f}]" for v, a, b in guesses[["value", "low", "high"]].values])
 printed.pivot(index="condition", columns="statistic", values="PSA")[list(guesses["statistic"].unique())]
+
+# %% [markdown]
+# The best constants on their own, as multiples of the similarity (Eq. 2's distance factor), and how many sets beat the
+# better guesser for certain:
+
+# %%
+factor = guessing(np.ones(len(speeches)), speeches["Political Orientation"], shares).mean()
+print(factor.drop("drawn by corpus share").nlargest(3).round(3).to_string())
+above = guesses[guesses["statistic"] == "PSA less the better guesser's"].set_index("condition")["low"] > 0
+print(f"{above.sum()} of {len(above)} sets are above the better guesser: {', '.join(above[above].index) or 'none'}")
 
 # %% [markdown]
 # ## Does the metric measure politics?
@@ -223,12 +238,16 @@ from parliabench_utils.metrics.alignment_evidence import evidence_figure, findin
 from parliabench_utils.metrics.alignment_validation import validate
 
 controls = conditions(human, sentences.encode)
-validation = validate(controls, human, p.folds, p.shuffles, p.bootstrap_draws, p.seed)
+validation = validate(controls, human, p.folds, p.shuffles, p.seed)
 overview(validation).set_index(["condition", "split"])
 
 # %% [markdown]
-# Accuracy is a mean over parties, so that the big ones do not rule it; brackets are 95 % intervals that draw members.
-# `eta²` is the share of Party Align's spread that lies between parties, and beside it the same for *wrong* centroids.
+# Accuracy is a mean over parties, so that the big ones do not rule it. `chance` is not one in so many parties: members
+# have habits, so invented parties of real members are found too where the same members are on both sides. It is what the
+# whole procedure, folds and centroids too, gives with members dealt to parties by lot, in that condition and split; in
+# brackets the range of 95 % of the deals. The brackets of the measures are the same test turned round: they hold chance
+# exactly where the deals do not reject it. `eta²` is the share of Party Align's spread that lies between parties, and
+# beside it the same for *wrong* centroids.
 
 # %%
 evidence_figure(validation)
@@ -236,7 +255,7 @@ plt.show()
 
 # %% [markdown]
 # The F test in full, members kept apart. A *deranged* centroid is that of the party k places on, so nobody is scored
-# on his own. *Shuffled* deals the labels out by lot, to speeches or to members, and makes the centroids anew; `low`
+# on his own. *Shuffled* deals the labels out by lot, to speeches or to members, and makes folds and centroids anew; `low`
 # and `high` are the range of such runs.
 
 # %%
@@ -266,8 +285,7 @@ from parliabench_utils.metrics.alignment import EQUATIONS, signature
 from parliabench_utils.metrics.speeches import write_scores
 from parliabench_utils.run.artefacts import write_csv
 
-left_out = "own debate and speaker (human)" if p.leave_out_human else "none"
-signatures = {name: signature(sentences.signature, left_out, name) for name in EQUATIONS}
+signatures = {name: signature(sentences.signature, p.leave_out, name) for name in EQUATIONS}
 write_scores(this_run, speeches, COLUMNS, signatures)
 if this_run.writes_summary:
     write_csv(this_run.stage_folder() / "summary/validation.csv", pd.concat([validation, guesses]))

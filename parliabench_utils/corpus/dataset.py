@@ -143,8 +143,13 @@ def _reasons(frame: "pd.DataFrame", rules: KeepRules) -> "pd.Series":
     return pd.Series(reason, index=frame.index)
 
 
+def debate_id(sitting_id: str, section: str | None) -> str:
+    """One debate: a section of a sitting. What has no heading (None, or a table's NaN) is one debate of its sitting."""
+    return f"{sitting_id}/{section if isinstance(section, str) else ''}"
+
+
 def debate_of(frame: "pd.DataFrame") -> "pd.Series":
-    """Return each row's debate: a section of a sitting (columns `sitting_id` and `section` or `Section`)."""
+    """Return each row's debate by `debate_id` (columns `sitting_id` and `section` or `Section`)."""
     section = frame["section"] if "section" in frame else frame["Section"]
     return frame["sitting_id"] + "/" + section.fillna("")
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from parliabench_utils.corpus.dataset import debate_id, debate_of
 from parliabench_utils.models.prompting import instruction
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Contexts:
 
     def __init__(self, train: "pd.DataFrame"):
         self.train = train.reset_index(drop=True)
-        self._debates = (train["sitting_id"] + "/" + train["Section"].fillna("")).to_numpy()
+        self._debates = debate_of(train).to_numpy()
         self._speakers = train["speaker_id"].to_numpy()
         self._rows = {level: _by_key(self.train, level) for level in CONTEXT_LEVELS}
 
@@ -56,7 +57,7 @@ class Contexts:
     def _of(self, row: dict[str, Any], level: tuple[str, ...]) -> tuple[str, "np.ndarray"]:
         import numpy as np
 
-        debate, key = f"{row['sitting_id']}/{row['Section'] or ''}", tuple(row[name] for name in level)
+        debate, key = debate_id(row["sitting_id"], row["Section"]), tuple(row[name] for name in level)
         rows = self._rows[level].get(key, ())
         kept = [i for i in rows if self._debates[i] != debate and self._speakers[i] != row["speaker_id"]]
         return " | ".join(key), np.array(kept, dtype=int)

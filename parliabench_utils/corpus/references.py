@@ -1,7 +1,7 @@
 """The human speeches that a generated one is compared with (section 4.1, note on BERTScore and MoverScore; notebook 02).
 
-Chosen once per prompt, the same for every model: of the training speeches in the prompt's context, not from its own debate and
-not by its own speaker, the k nearest to the prompt's instruction and section.
+Chosen once per prompt, the same for every model and for the members: of the training speeches in the prompt's context, not from
+its own debate and not by its own speaker, the k nearest to the prompt's instruction and section.
 
     >>> references = choose_references(prompts, Contexts(train), SentenceEncoder(), k=3, min_speeches=3)     # doctest: +SKIP
 """
@@ -38,7 +38,7 @@ def nearest(
     """As `choose_references`, from the training rows `rows_of[i]` for prompt i; fewer than `k` where there are fewer."""
     import numpy as np
 
-    queries = encoder.encode([f"{prompt['instruction']} {prompt['Section']}" for prompt in prompts])
+    queries = encoder.encode([_query(prompt) for prompt in prompts])
     candidates = np.unique(np.concatenate(rows_of)) if len(rows_of) else np.array([], dtype=int)
     vectors = dict(zip(candidates, encoder.encode(contexts.train["Speech"].iloc[candidates].tolist()), strict=True))
     ids = contexts.train["speech_id"]
@@ -50,3 +50,8 @@ def nearest(
             row = {"prompt_id": prompt["prompt_id"], "rank": rank, "speech_id": ids.iat[i], "similarity": similarity[i]}
             chosen.append(row)
     return chosen
+
+
+def _query(prompt: dict[str, Any]) -> str:
+    section = prompt["Section"]  # None, or a table's NaN, in a debate without a heading
+    return f"{prompt['instruction']} {section}" if isinstance(section, str) else prompt["instruction"]

@@ -1,4 +1,4 @@
-"""The conditions under which notebook 06 puts Party Align to the test, and the two guessers that PSA must beat.
+"""The conditions under which notebook 06 puts Party Align to the test, and the guessers that PSA must beat.
 
 A metric of politics should go on knowing parties when topic, House and office are held fixed, when courtesy forms and
 party names are hidden, and when every speech is cut to the same length.
@@ -6,7 +6,7 @@ party names are hidden, and when every speech is cut to the same length.
     hide = masker(["Labour"])
     hide("I thank my hon. Friend the Member for Eltham. Labour cut it.")    # 'I thank a member. party cut it.'
     controls = conditions(human, SentenceEncoder().encode)                  # for alignment_validation.validate
-    guesses = guessing([0.8, 0.7], ["Left", "Right"], {"Left": 30, "Right": 10})
+    guesses = guessing([0.8, 0.7], ["Left", "Right"], {"Left": 30, "Right": 10})     # (2, 14)
 """
 
 import re
@@ -78,6 +78,11 @@ class Condition:
     strata: np.ndarray
     contexts: Sequence[str] | None = field(default=None)
 
+    def only(self, rows: np.ndarray) -> "Condition":
+        """The same condition for these row numbers alone."""
+        contexts = None if self.contexts is None else [self.contexts[row] for row in rows]
+        return Condition(self.name, self.vectors[rows], self.rows[rows], self.strata[rows], contexts)
+
 
 def conditions(human: pd.DataFrame, encode: Callable[[list[str]], np.ndarray]) -> list[Condition]:
     """All conditions for speeches with `Speech, Party, Topic, House, is_government`; the first one changes nothing."""
@@ -99,19 +104,17 @@ def conditions(human: pd.DataFrame, encode: Callable[[list[str]], np.ndarray]) -
 
 
 def guessing(similarity: Sequence[float], expected: Sequence[str | None], counts: Mapping[str, int]) -> pd.DataFrame:
-    """Expected PSA (n_speeches,) of two models that do not read, a column each; NaN where the orientation is not on the scale.
+    """Expected PSA (n_speeches,) of models that do not read, a column each; NaN where the orientation is not on the scale.
 
-    `counts`: training speeches of each orientation. The guessers keep the speech's own `similarity` (Eq. 2's first
-    factor) and only guess its place: always the commonest orientation, or one drawn by its share of the corpus.
+    They keep the speech's own `similarity` (Eq. 2's first factor) and only guess its place: `always O` for each of the
+    orientations O of the scale, and, last, one drawn by its share in `counts`, training speeches of each orientation.
     """
     from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
 
-    names = sorted(counts, key=lambda name: (-counts[name], name))
-    share = np.array([counts[name] for name in names]) / sum(counts.values())
-    places = np.array([float(ORIENTATION_SCALE[name]) for name in names])
+    places = np.array(list(ORIENTATION_SCALE.values()), dtype=np.float64)
+    share = np.array([counts.get(name, 0) for name in ORIENTATION_SCALE]) / sum(counts.values())
     own = np.array([float(ORIENTATION_SCALE.get(label, np.nan)) for label in expected])
     factor = 1 - np.abs(own[:, None] - places[None, :]) / WIDEST  # (n_speeches, n_orientations)
-    scale = np.asarray(similarity, dtype=np.float64)
-    return pd.DataFrame(
-        {"always the commonest orientation": scale * factor[:, 0], "drawn by corpus share": scale * (factor @ share)}
-    )
+    scale = np.asarray(similarity, dtype=np.float64)[:, None]
+    guesses = pd.DataFrame(scale * factor, columns=[f"always {name}" for name in ORIENTATION_SCALE])
+    return guesses.assign(**{"drawn by corpus share": (scale * factor) @ share})

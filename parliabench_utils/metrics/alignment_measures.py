@@ -1,30 +1,40 @@
-"""What is measured on held-out cosines: margin, balanced accuracy, AUC, analysis of variance; with intervals.
+"""What is measured on held-out cosines: margin, balanced accuracy, AUC, analysis of variance.
 
-Everything takes weights of speeches, (n_draws, n_speeches), and gives a value a draw: a row of ones is the measure itself,
-rows of `cluster_weights` are bootstrap samples. Used by notebook 06 through `alignment_validation`.
+Used by notebook 06 through `alignment_validation`, which also measures the same with members dealt to parties by lot.
 
-    scored = Scored(cosines, codes, strata, members, rows)
-    measures(scored, cluster_weights(codes, members, 500, rng))["margin", "mean"]     # value, low, high
+    scored = Scored(cosines, codes, strata, rows)
+    measures(scored)["nearest party", "balanced accuracy"]
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import rankdata
 
 from parliabench_utils.metrics.table import ROUNDING, settled
 
-BLOCK = 100  # draws at a time: memory is BLOCK x n_speeches
+Key = tuple[str, str]  # check, statistic
+ACCURACY: Key = ("nearest party", "balanced accuracy")
+EVEN: Key = ("nearest party", "one party in those that speak")
+F: Key = ("ANOVA", "F, true centroids")
+# What labels dealt by lot are compared on, each with its range: the others are levels, not differences between parties.
+TESTED: dict[Key, tuple[float, float]] = {
+    ("margin", "mean over the best other party"): (-2.0, 2.0),
+    ACCURACY: (0.0, 1.0),
+    ("AUC", "own against others, mean of parties"): (0.0, 1.0),
+    ("ANOVA", "eta squared, true centroids"): (0.0, 1.0),
+    ("ANOVA", "eta squared, true less deranged"): (-1.0, 1.0),
+}
 
 
 @dataclass(frozen=True)
 class Scored:
     """Held-out speeches: cosines `table` (n, n_parties), NaN where a party has no centroid; own party's column `codes`
-    (n,); `strata` (n,) within which they are compared; `members` (n,); `rows` (n,), their places among all speeches."""
+    (n,); `strata` (n,) within which they are compared; `rows` (n,), their places among all speeches."""
 
     table: np.ndarray
     codes: np.ndarray
     strata: np.ndarray
-    members: np.ndarray
     rows: np.ndarray
 
     @property
@@ -40,78 +50,44 @@ class Scored:
         return table
 
 
-def cluster_weights(groups: np.ndarray, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """How often each speech is in each bootstrap sample, float32 (draws, n): whole clusters are drawn, within each group.
-
-    Drawing members within their party keeps every party in every sample.
-    """
-    weights = np.zeros((draws, len(groups)), dtype=np.float32)
-    for group in np.unique(groups):
-        rows = np.flatnonzero(groups == group)
-        names, code = np.unique(clusters[rows], return_inverse=True)
-        weights[:, rows] = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)[:, code]
-    return weights
-
-
-def interval(values: np.ndarray) -> tuple[float, float]:
-    """The middle 95 % of the draws; NaN, NaN where none is defined."""
-    known = values[~np.isnan(values)]
-    return tuple(map(float, np.quantile(known, [0.025, 0.975]))) if len(known) else (np.nan, np.nan)
-
-
-def measures(scored: Scored, weights: np.ndarray | None = None) -> dict[tuple[str, str], tuple[float, float, float]]:
-    """(check, statistic) -> value, low, high; NaN for the last two without `weights`."""
-    whole = _measure(scored, np.ones((1, len(scored.codes))))
-    drawn = dict.fromkeys(whole, (np.nan, np.nan))
-    if weights is not None:
-        blocks = [_measure(scored, weights[i : i + BLOCK]) for i in range(0, len(weights), BLOCK)]
-        drawn = {key: interval(np.concatenate([block[key] for block in blocks])) for key in whole}
-    return {key: (float(value[0]), *drawn[key]) for key, value in whole.items()}
-
-
-def _measure(scored: Scored, weights: np.ndarray) -> dict[tuple[str, str], np.ndarray]:
-    own, others, total = scored.own, scored.others, weights.sum(axis=1)
-    margin = own - np.nanmax(others, axis=1)
-    true = _eta_squared(own, scored, weights)
-    wrong = np.nanmean([_eta_squared(_shifted(scored, k), scored, weights) for k in _shifts(scored)], axis=0)
+def measures(scored: Scored) -> dict[Key, float]:
+    """(check, statistic) -> value."""
+    own, others = scored.own, scored.others
+    best = np.nanmax(others, axis=1)
+    f, true = anova(own, scored.codes, scored.strata)
+    wrong = [eta for _, _, eta in wrong_anovas(scored) if not np.isnan(eta)]
+    deranged = float(np.mean(wrong)) if wrong else np.nan
     return {
-        ("cosine", "own party, mean"): weights @ own / total,
-        ("cosine", "other parties, mean"): weights @ np.nanmean(others, axis=1) / total,
-        ("margin", "mean over the best other party"): weights @ margin / total,
-        ("nearest party", "balanced accuracy"): _balanced(margin > 0, scored, weights),
-        ("nearest party", "chance"): _balanced(_chance(scored), scored, weights),
-        ("AUC", "own against others, mean of parties"): _mean_auc(scored, weights),
+        ("cosine", "own party, mean"): float(own.mean()),
+        ("cosine", "other parties, mean"): float(np.nanmean(others, axis=1).mean()),
+        ("margin", "mean over the best other party"): float((own - best).mean()),
+        ACCURACY: _balanced(own > best, scored),
+        EVEN: _balanced(_even(scored), scored),
+        ("AUC", "own against others, mean of parties"): _mean_auc(scored),
+        F: f,
         ("ANOVA", "eta squared, true centroids"): true,
-        ("ANOVA", "eta squared, deranged centroids: mean"): wrong,
-        ("ANOVA", "eta squared, true less deranged"): true - wrong,
+        ("ANOVA", "eta squared, deranged centroids: mean"): deranged,
+        ("ANOVA", "eta squared, true less deranged"): true - deranged,
     }
 
 
-def balanced_accuracy(scored: Scored) -> float:
-    """Mean over parties of the share of their speeches that are nearest to them, within each stratum."""
-    hits = scored.own > np.nanmax(scored.others, axis=1)
-    return float(_balanced(hits, scored, np.ones((1, len(hits))))[0])
-
-
-def _balanced(values: np.ndarray, scored: Scored, weights: np.ndarray) -> np.ndarray:
+def _balanced(values: np.ndarray, scored: Scored) -> float:
     """Mean over parties of a party's mean, in each stratum; then over strata by their speeches.
 
     Big parties do not rule it, and a party that speaks on one topic above all is not found for that.
     """
-    cells, cell = np.unique(np.stack([scored.strata, scored.codes]), axis=1, return_inverse=True)
-    member, stratum = _one_hot(cell.ravel()), _one_hot(cells[0])  # (n, n_cells), (n_cells, n_strata)
-    counts, sums = weights @ member, (weights * values) @ member
-    drawn = counts > 0
-    means = np.divide(sums, counts, out=np.zeros_like(sums), where=drawn)
-    with np.errstate(invalid="ignore"):
-        by_stratum = means @ stratum / (drawn @ stratum)
-    return np.nansum(by_stratum * (counts @ stratum), axis=1) / weights.sum(axis=1)
+    width = scored.table.shape[1]
+    cells, cell = np.unique(scored.strata * width + scored.codes, return_inverse=True)
+    counts = np.bincount(cell)
+    stratum = np.unique(cells // width, return_inverse=True)[1]
+    means = np.bincount(stratum, weights=np.bincount(cell, weights=values) / counts) / np.bincount(stratum)
+    return float(means @ np.bincount(stratum, weights=counts) / len(values))
 
 
-def _chance(scored: Scored) -> np.ndarray:
-    """The balanced accuracy of each speech's stratum if what is nearest had nothing to do with who speaks, (n,).
+def _even(scored: Scored) -> np.ndarray:
+    """One in the parties that speak in a speech's stratum, less where speeches are nearest to parties that do not, (n,).
 
-    1 / parties, less where speeches are nearest to parties that do not speak there.
+    What even odds would give; lot alone gives more or less (`alignment_validation`).
     """
     found, value = np.nanargmax(scored.table, axis=1), np.empty(len(scored.codes))
     for stratum in np.unique(scored.strata):
@@ -121,32 +97,23 @@ def _chance(scored: Scored) -> np.ndarray:
     return value
 
 
-def _mean_auc(scored: Scored, weights: np.ndarray) -> np.ndarray:
+def _mean_auc(scored: Scored) -> float:
     """Mean over parties of the AUC with which the cosine to a party tells its speeches from others' in the same stratum."""
-    parties = np.unique(scored.codes)
-    values = [auc(scored.table[:, party], scored.codes == party, scored.strata, weights) for party in parties]
-    known = np.array(values)  # (n_parties, n_draws)
-    defined = ~np.isnan(known)
-    with np.errstate(invalid="ignore"):
-        return np.where(defined, known, 0).sum(axis=0) / defined.sum(axis=0)
+    values = [auc(scored.table[:, code], scored.codes == code, scored.strata) for code in np.unique(scored.codes)]
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else np.nan
 
 
-def auc(scores: np.ndarray, own: np.ndarray, strata: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weighted share of (own, other) pairs of one stratum in which the own speech scores higher, ties half; (n_draws,)."""
-    wins, pairs = np.zeros(len(weights)), np.zeros(len(weights))
-    for stratum in np.unique(strata):
-        rows = np.flatnonzero((strata == stratum) & ~np.isnan(scores))
-        rows = rows[np.argsort(scores[rows], kind="stable")]
-        if own[rows].all() or not own[rows].any():
-            continue
-        ties = np.flatnonzero(np.r_[True, np.diff(scores[rows]) > 0])
-        drawn = weights[:, rows].astype(np.float64)
-        above = np.add.reduceat(drawn * own[rows], ties, axis=1)
-        below = np.add.reduceat(drawn * ~own[rows], ties, axis=1)
-        wins += (above * (below.cumsum(axis=1) - below / 2)).sum(axis=1)
-        pairs += above.sum(axis=1) * below.sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        return wins / pairs
+def auc(scores: np.ndarray, own: np.ndarray, strata: np.ndarray) -> float:
+    """Share of (own, other) pairs of one stratum in which the own speech scores higher, ties half; NaN without a pair."""
+    known = ~np.isnan(scores)
+    own, place = own[known], np.unique(strata[known], return_inverse=True)[1]
+    rank = rankdata(np.where(known, scores, 0)[known] + 4.0 * place)  # cosines: strata lie apart, in their order
+    counts, mine = np.bincount(place), np.bincount(place, weights=own)
+    below = np.cumsum(counts) - counts
+    wins = np.bincount(place, weights=own * (rank - below[place])) - mine * (mine + 1) / 2
+    pairs = mine * (counts - mine)
+    return float(wins[pairs > 0].sum() / pairs.sum()) if pairs.sum() else np.nan
 
 
 def anova(scores: np.ndarray, groups: np.ndarray, strata: np.ndarray | None = None) -> tuple[float, float]:
@@ -157,55 +124,31 @@ def anova(scores: np.ndarray, groups: np.ndarray, strata: np.ndarray | None = No
     known = ~np.isnan(scores)
     scores, codes = scores[known], np.unique(groups[known], return_inverse=True)[1]
     strata = np.zeros(len(codes), dtype=int) if strata is None else np.unique(strata[known], return_inverse=True)[1]
-    n_groups, free = len(np.unique(codes)), len(codes) - len(np.unique(codes)) - len(np.unique(strata)) + 1
+    n_groups = len(np.unique(codes))
+    free = len(codes) - n_groups - len(np.unique(strata)) + 1
     if n_groups < 2 or free < 1:
         return float("nan"), float("nan")
-    between, within = _sums_of_squares(_centred(scores, strata), codes, np.ones((1, len(codes))))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        f, eta2 = (between / (n_groups - 1)) / (within / free), between / (between + within)
-    return float(np.where(within > 0, f, np.nan)[0]), float(eta2[0])
+    between, within = _sums_of_squares(_centred(scores, strata), codes)
+    f = (between / (n_groups - 1)) / (within / free) if within > 0 else float("nan")
+    return f, between / (between + within) if between + within > 0 else float("nan")
 
 
 def wrong_anovas(scored: Scored) -> list[tuple[int, float, float]]:
     """(k, F, eta squared) for every k: party i scored on the centroid of party i + k. Nobody meets his own party."""
-    return [(k, *anova(_shifted(scored, k), scored.codes, scored.strata)) for k in _shifts(scored)]
+    rows, width = np.arange(len(scored.codes)), scored.table.shape[1]
+    shifted = {k: scored.table[rows, (scored.codes + k) % width] for k in range(1, width)}
+    return [(k, *anova(scores, scored.codes, scored.strata)) for k, scores in shifted.items()]
 
 
-def _shifts(scored: Scored) -> range:
-    return range(1, scored.table.shape[1])
-
-
-def _shifted(scored: Scored, shift: int) -> np.ndarray:
-    return scored.table[np.arange(len(scored.codes)), (scored.codes + shift) % scored.table.shape[1]]
-
-
-def _eta_squared(scores: np.ndarray, scored: Scored, weights: np.ndarray) -> np.ndarray:
-    known = ~np.isnan(scores)
-    scores, codes = _centred(scores[known], scored.strata[known]), scored.codes[known]
-    between, within = _sums_of_squares(scores, codes, weights[:, known])
-    with np.errstate(invalid="ignore"):
-        return between / (between + within)
-
-
-def _sums_of_squares(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Between and within groups, each (n_draws,); 0 for what is only rounding."""
-    groups = _one_hot(codes)
-    counts, sums = weights @ groups, weights @ (groups * scores[:, None])
-    total = weights.sum(axis=1)
-    mean = sums.sum(axis=1) / total
-    with np.errstate(invalid="ignore", divide="ignore"):
-        between = np.where(counts > 0, sums**2 / counts, 0).sum(axis=1) - total * mean**2
-    squares = weights @ scores**2
-    within = squares - total * mean**2 - between
-    return tuple(np.where(part > ROUNDING * squares, part, 0.0) for part in (between, within))
+def _sums_of_squares(scores: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
+    """Between and within groups; 0 for what is only rounding."""
+    sums, counts, squares = np.bincount(codes, weights=scores), np.bincount(codes), (scores**2).sum()
+    between = (sums**2 / counts).sum() - scores.sum() ** 2 / len(scores)
+    within = ((scores - (sums / counts)[codes]) ** 2).sum()
+    return tuple(float(part) if part > ROUNDING * squares else 0.0 for part in (between, within))
 
 
 def _centred(scores: np.ndarray, strata: np.ndarray) -> np.ndarray:
-    codes = np.unique(strata, return_inverse=True)[1]
-    centred = scores - (np.bincount(codes, weights=scores) / np.bincount(codes))[codes]
+    """Scores less their stratum's mean; what is only rounding becomes 0."""
+    centred = scores - (np.bincount(strata, weights=scores) / np.bincount(strata))[strata]
     return settled(centred, np.abs(scores).max(initial=0.0))
-
-
-def _one_hot(codes: np.ndarray) -> np.ndarray:
-    names, code = np.unique(codes, return_inverse=True)
-    return np.eye(len(names))[code]

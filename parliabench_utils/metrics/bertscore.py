@@ -36,10 +36,12 @@ def bertscore(
     idf: bool = False,
     rescale: bool = False,
     match_specials: bool = True,
+    idf_texts: Sequence[str] | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Precision, recall and F1, three arrays (n_speeches,), in [-1, 1]; NaN for a speech without pieces or references.
 
-    `references[i]` are the texts of speech i, equal weights; `idf` weighs pieces by their rarity in the references.
+    `references[i]` are the texts of speech i, equal weights; `idf` weighs pieces by their rarity in the references,
+    or in `idf_texts`, which are the same whoever is scored.
     With `rescale` unrelated text is near 0; ValueError where no baseline of the encoder and layer is known. The opening
     and closing pieces weigh nothing, but in the library a word may match them; `match_specials=False` ends that.
     """
@@ -47,7 +49,8 @@ def bertscore(
     encoder = TokenEncoder(encoder, -1 if layer is None else layer) if isinstance(encoder, str) else encoder
     baseline = _baseline(encoder) if rescale else None
     references = [[text for text in texts if text and text.strip()] for texts in references]
-    weights = piece_idf([text for texts in references for text in texts], encoder) if idf else None
+    counted = [text for texts in references for text in texts] if idf_texts is None else idf_texts
+    weights = piece_idf(counted, encoder) if idf else None
     scores = np.full((3, len(candidates)), np.nan)
     usable = [i for i, text in enumerate(candidates) if text and text.strip() and references[i]]
     usable.sort(key=lambda i: references[i])  # speeches with the same references follow each other

@@ -2,8 +2,8 @@
 
 Notebook 02 writes them once, from training speeches only; notebook 06 reads them. A cosine to a centroid needs the
 direction of a sum only, so a cell (party, orientation, debate, speaker, context) keeps its sum and count, and leaving
-something out is a subtraction. The human speeches use it: their own debate and speaker never speak in their
-centroids.
+something out is a subtraction. Every speech uses it, a member's or a model's: the debate and the speaker of its prompt
+never speak in its centroids.
 
     write_centroids(this_run.stage_folder("02_dataset") / "shared", train, SentenceEncoder())
     store = read_centroids(this_run.stage_folder("02_dataset") / "shared")
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from parliabench_utils.corpus.dataset import debate_of
 from parliabench_utils.metrics.residual import Residuals, context_key, residuals
 from parliabench_utils.models.embeddings import SentenceEncoder
 from parliabench_utils.models.encoders import unit_rows
@@ -25,11 +26,6 @@ from parliabench_utils.run.artefacts import whole_file, write_json
 KEYS = ("Party", "Political Orientation", "debate", "speaker_id", "context")
 LABELS = ("Party", "Political Orientation", "context")
 FILE = "centroids.npz"
-
-
-def debate_id(sitting_id: str, section: str | None) -> str:
-    """One debate: a section of a sitting."""
-    return f"{sitting_id}/{section or ''}"
 
 
 @dataclass(frozen=True)
@@ -72,10 +68,9 @@ class CentroidStore:
     def _without(self, label: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sums and counts of each label without these cells."""
         groups = self._groups[label]
-        totals, counts, rows = groups.totals.copy(), groups.counts.copy(), rows[groups.codes[rows] >= 0]
-        np.subtract.at(totals, groups.codes[rows], self.sums[rows].astype(np.float64))
-        np.subtract.at(counts, groups.codes[rows], self.cells["n"].to_numpy()[rows])
-        return totals, counts
+        gone = (groups.codes[rows] == np.arange(len(groups.names))[:, None]).astype(np.float64)  # (n_labels, n_rows)
+        totals = groups.totals - gone @ self.sums[rows].astype(np.float64)
+        return totals, groups.counts - (gone @ self.cells["n"].to_numpy()[rows]).astype(int)
 
     @cached_property
     def _index(self) -> dict[str, dict[str, list[int]]]:
@@ -125,7 +120,7 @@ def write_centroids(folder: Path, train: pd.DataFrame, encoder: SentenceEncoder)
     train = train.sort_values("speech_id").reset_index(drop=True)
     vectors = encoder.encode(train["Speech"].tolist())
     rows = train.assign(
-        debate=[debate_id(*pair) for pair in zip(train["sitting_id"], train["Section"], strict=True)],
+        debate=debate_of(train),
         context=[context_key(*pair) for pair in zip(train["House"], train["Topic"], strict=True)],
     )
     keys = rows[list(KEYS)].fillna("Unknown").astype(str)

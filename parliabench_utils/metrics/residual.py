@@ -19,9 +19,9 @@ MIN_SPEECHES = 5  # a context with fewer training speeches has no mean of its ow
 _NOTHING = 1e-6  # a mean residual shorter than this is rounding: nobody else spoke in the party's contexts
 
 
-def context_key(house: str, topic: str | None) -> str:
-    """One context of speaking: a topic in a House. A speech without a topic is in its House's `Unknown`."""
-    return f"{house}/{topic if isinstance(topic, str) else 'Unknown'}"
+def context_key(house: str | None, topic: str | None) -> str:
+    """One context of speaking: a topic in a House; `Unknown` where the corpus gives none (None, or a table's NaN)."""
+    return "/".join(part if isinstance(part, str) else "Unknown" for part in (house, topic))
 
 
 @dataclass(frozen=True)

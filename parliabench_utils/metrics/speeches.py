@@ -65,6 +65,12 @@ def read_references(folder: Path, prompt_ids: Sequence[str]) -> list[list[str]]:
     return [[text for _, text in sorted(chosen.get(prompt_id, []))] for prompt_id in prompt_ids]
 
 
+def all_references(folder: Path) -> list[str]:
+    """Each text once that is a reference of any prompt, sorted: what rarity is counted in, whoever answers."""
+    ids = dict.fromkeys(row["prompt_id"] for row in read_jsonl(folder / "references.jsonl"))
+    return sorted({text for texts in read_references(folder, list(ids)) for text in texts})
+
+
 def require_references(candidates: Sequence[str | None], references: Sequence[Sequence[str]]) -> None:
     """ValueError where there is not one list of texts for each candidate; a bare string would be read letter by letter."""
     if len(candidates) != len(references):

@@ -62,7 +62,7 @@ def guessing(folder: Path) -> list[str]:
     if not len(low) or (low > 0).any():
         return []
     return [
-        "PSA of no set, human speeches included, is clearly above always guessing the commonest orientation (Checks)."
+        "PSA of no set, human speeches included, is clearly above that of the better of two guessers who do not read (Checks)."
     ]
 
 

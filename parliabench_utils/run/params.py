@@ -183,9 +183,9 @@ class Alignment(Job):
 
     encoder: str = "all-MiniLM-L6-v2"
     long_text: Literal["chunk", "cut"] = "chunk"
-    leave_out_human: bool = True
+    leave_out: Literal["prompt", "none"] = "prompt"
     folds: int = Field(5, ge=2)
-    shuffles: int = Field(200, ge=1)
+    shuffles: int = Field(79, ge=1)
     bootstrap_draws: int = Field(500, ge=100)
     validation_speeches: int = Field(1000, ge=1)
 

@@ -169,6 +169,20 @@ def test_contexts_back_off_and_leave_out_debate_and_speaker():
     assert contexts.level(prompts[0], 10_000) is None
 
 
+def test_the_untitled_part_of_a_sitting_is_a_debate_to_leave_out():
+    """None in one table is NaN in the next: neither may let the prompt's own debate in."""
+    train, _, prompts, _ = drawn()
+    train = train.assign(Section=[None if day == prompts[0]["sitting_id"] else "x" for day in train["sitting_id"]])
+    for empty in (None, float("nan"), ""):
+        _, rows = Contexts(train).level({**prompts[0], "Section": empty}, 1)
+        assert len(rows) and (train["sitting_id"].iloc[rows] != prompts[0]["sitting_id"]).all()
+    asked = {**prompts[0], "Section": float("nan")}
+    first, other = (
+        choose_references([p], Contexts(train), LetterEncoder(), 2, 2) for p in (asked, asked | {"Section": None})
+    )
+    assert first == other
+
+
 def test_references_are_the_nearest_of_the_context():
     train, _, prompts, _ = drawn()
     rows = pd.DataFrame(choose_references(prompts, Contexts(train), LetterEncoder(), 2, 3))

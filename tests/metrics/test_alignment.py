@@ -4,11 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from parliabench_utils.corpus.dataset import debate_of
 from parliabench_utils.metrics.alignment import (
+    COLUMNS,
+    _deranged,
     align,
     centroids,
     debate_id,
-    derange,
     nearest,
     party_alignment,
     party_margin,
@@ -142,7 +144,7 @@ def test_leaving_out_is_exact_for_residuals_too(parliament, tmp_path):
         np.testing.assert_allclose(direction, own / np.linalg.norm(own), atol=1e-5)
     row = found.of(vectors[[3]], ["House of Commons/" + topics[3]])
     np.testing.assert_allclose(row[0], left[3] / np.linalg.norm(left[3]), atol=1e-5)
-    aligned = align(frame.iloc[[3]], vectors[[3]], store, leave_out=True)["Party Align residual"].iloc[0]
+    aligned = align(frame.iloc[[3]], vectors[[3]], store)["Party Align residual"].iloc[0]
     assert aligned == pytest.approx(row[0] @ found.centroids[frame["Party"][3]])
 
 
@@ -153,7 +155,7 @@ def test_residual_means_back_off_from_topic_to_house_to_everything(parliament, t
     np.testing.assert_allclose(left.mean("House of Lords/Fisheries"), vectors[:30].mean(axis=0), atol=1e-6)
     np.testing.assert_allclose(left.mean("Senate/Fisheries"), vectors.mean(axis=0), atol=1e-6)
     assert "Conservative" not in left.centroids, "alone in its House: party and House cannot be told apart"
-    assert np.isnan(align(frame.head(3), vectors[:3], read_centroids(tmp_path))["Party Align residual"]).all()
+    assert np.isnan(align(frame.head(3), vectors[:3], read_centroids(tmp_path), "none")["Party Align residual"]).all()
 
 
 def test_files_of_an_older_make_say_what_to_run(parliament, tmp_path):
@@ -191,25 +193,79 @@ def test_align_gives_all_columns(parliament, tmp_path):
     frame, vectors = parliament
     encoder = FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True)))
     store = write_centroids(tmp_path, frame, encoder)
-    plain, left_out = align(frame, vectors, store), align(frame, vectors, store, leave_out=True)
+    plain, left_out = align(frame, vectors, store, "none"), align(frame, vectors, store)
     assert list(plain.columns) == list(left_out.columns)
     assert plain.index.equals(frame.index)
     assert left_out["Party Align"].mean() < plain["Party Align"].mean(), "nobody helps to define himself any more"
     assert (plain["margin"] > 0).mean() > 0.8
     assert plain["Party Align deranged"].mean() < plain["Party Align"].mean()
+
+
+def test_whoever_answers_a_prompt_meets_the_same_centroids(parliament, tmp_path):
+    """The member, and a model that says the same to the same prompt, get the same values: all columns, and by hand."""
+    frame, vectors = parliament
+    store = write_centroids(tmp_path, frame, FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True))))
+    both = pd.concat([frame.assign(model="human"), frame.sample(frac=1, random_state=2).assign(model="m")])
+    scored = align(both, vectors[both.index], store).reset_index(drop=True)
+    scored[["speech_id", "model"]] = both[["speech_id", "model"]].to_numpy()
+    human, model = (scored[scored["model"] == name].set_index("speech_id").sort_index() for name in ("human", "m"))
+    pd.testing.assert_frame_equal(human.drop(columns="model"), model.drop(columns="model"))
+    for i in (3, 40, 77):
+        same = (debate_of(frame) == debate_of(frame)[i]) | (frame["speaker_id"] == frame["speaker_id"][i])
+        made, row = centroids(vectors[~same], frame["Party"][~same]), human.iloc[i]
+        assert row["Party Align"] == pytest.approx(party_alignment(vectors[[i]], [frame["Party"][i]], made)[0])
+        assert row["margin"] == pytest.approx(party_margin(vectors[[i]], [frame["Party"][i]], made)[0])
+        following = sorted(made)[(sorted(made).index(frame["Party"][i]) + 1) % 3]
+        assert row["Party Align deranged"] == pytest.approx(party_alignment(vectors[[i]], [following], made)[0])
+        orientations = centroids(vectors[~same], frame["Political Orientation"][~same])
+        by_hand = psa_parts(vectors[[i]], [frame["Political Orientation"][i]], orientations)["PSA"][0]
+        assert row["PSA"] == pytest.approx(by_hand)
+
+
+def test_a_party_of_one_member_has_no_value_for_him_nor_for_a_model(parliament, tmp_path):
+    frame, vectors = parliament
     lonely = frame.head(1).assign(Party="Alliance", speaker_id="s99", sitting_id="day9")
-    one_man = write_centroids(tmp_path, pd.concat([frame.iloc[1:], lonely]), encoder)
-    nothing = align(lonely, vectors[:1], one_man, leave_out=True)
-    assert nothing[["Party Align", "margin", "Party Align residual"]].isna().all(axis=None)
+    lonely["Political Orientation"] = "Centre"
+    encoder = FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True)))
+    store = write_centroids(tmp_path, pd.concat([frame.iloc[1:], lonely]), encoder)
+    both = pd.concat([lonely, lonely])
+    nothing = align(both, vectors[[0, 50]], store)
+    assert nothing[[*COLUMNS[2:6], *COLUMNS[7:]]].isna().all(axis=None), "he alone was its centroid"
+    assert nothing["similarity"].notna().all() and (nothing["nearest_party"] != "Alliance").all()
+    assert align(both, vectors[[0, 50]], store, "none")[["PSA", "Party Align"]].notna().all(axis=None)
 
 
-def test_nobody_stands_in_his_own_place_when_deranged():
-    made = {label: np.eye(4)[i] for i, label in enumerate("abcd")}
-    for shift in (1, 2, 3):
-        wrong = derange(made, shift)
-        assert all(not np.array_equal(wrong[label], made[label]) for label in made)
-        assert {vector.argmax() for vector in wrong.values()} == {0, 1, 2, 3}, "every centroid is used once"
-    np.testing.assert_array_equal(derange(made)["d"], made["a"])
+def test_what_cannot_be_left_out_or_found_is_said(parliament, tmp_path):
+    frame, vectors = parliament
+    store = write_centroids(tmp_path, frame, FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True))))
+    with pytest.raises(ValueError, match="90 speeches answer prompts without speaker_id"):
+        align(frame.assign(speaker_id=None), vectors, store)
+    with pytest.raises(ValueError, match="leave_out is one of prompt, none"):
+        align(frame, vectors, store, "human")
+    with pytest.raises(ValueError, match="no centroid for 'Labuor'"):
+        align(frame.assign(Party="Labuor"), vectors, store)
+
+
+def test_debates_without_a_heading_are_left_out_too(parliament, tmp_path):
+    """None in one table is NaN in another: both are the untitled part of that sitting."""
+    frame, vectors = parliament
+    frame = frame.assign(
+        Section=[None if i % 3 else "debate" for i in range(90)], speaker_id=[f"s{i}" for i in range(90)]
+    )
+    store = write_centroids(tmp_path, frame, FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True))))
+    same = (frame["sitting_id"] == frame["sitting_id"][4]) & frame["Section"].isna()
+    made = centroids(vectors[~same], frame["Party"][~same])
+    expected = party_alignment(vectors[[4]], [frame["Party"][4]], made)[0]
+    for empty in (None, np.nan):
+        asked = frame.iloc[[4]].assign(Section=pd.Series([empty], index=[4], dtype=object))
+        assert align(asked, vectors[[4]], store)["Party Align"].iloc[0] == pytest.approx(expected)
+
+
+def test_nobody_meets_his_own_party_when_deranged():
+    table = pd.DataFrame([[0.1, 0.2, 0.3, 0.4]] * 4 + [[0.1, np.nan, 0.3, 0.4]] * 2, columns=list("abcd"))
+    found = _deranged(table, [*"abcd", "a", "b"])
+    np.testing.assert_array_equal(found, [0.2, 0.3, 0.4, 0.1, 0.3, np.nan])
+    assert np.isnan(_deranged(table[["a"]], ["a"] * 6)).all(), "there is nobody else"
 
 
 def test_swapped_labels_on_members_own_words():

@@ -7,7 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parliabench_utils.metrics.speeches import by_job, correlations, extremes, per_job, read_references, write_scores
+from parliabench_utils.metrics.speeches import (
+    all_references,
+    by_job,
+    correlations,
+    extremes,
+    per_job,
+    read_references,
+    write_scores,
+)
 from parliabench_utils.run.artefacts import write_jsonl
 
 
@@ -42,6 +50,7 @@ def test_references_are_in_rank_order_and_may_be_few_or_none(tmp_path):
     rows = [{"prompt_id": p, "rank": rank, "speech_id": s, "similarity": 0.5} for p, rank, s in chosen]
     write_jsonl(tmp_path / "references.jsonl", rows)
     assert read_references(tmp_path, ["p", "q", "none", "p"]) == [["Y", "X"], ["Z"], [], ["Y", "X"]]
+    assert all_references(tmp_path) == ["X", "Y", "Z"], "of all prompts, whoever answered them"
     write_jsonl(tmp_path / "references.jsonl", [*rows, rows[0] | {"speech_id": "gone"}])
     with pytest.raises(ValueError, match=r"references\.jsonl names gone"):
         read_references(tmp_path, ["p"])
