@@ -64,7 +64,7 @@ def shard_numbers(folder: Path) -> set[int] | None:
 def _known_shards(folder: Path) -> list[int]:
     from parliabench_utils.run.artefacts import read_jsonl
 
-    return sorted({row["shard"] for row in read_jsonl(folder / "02_dataset/prompts.jsonl")})
+    return sorted({row.get("shard", 0) for row in read_jsonl(folder / "02_dataset/prompts.jsonl")})
 
 
 def maker(path: Path, folder: Path) -> str | None:
