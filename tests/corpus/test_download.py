@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import socket
 import tarfile
@@ -233,6 +234,7 @@ def test_what_cannot_be_fetched_says_what_to_do(site, tmp_path, monkeypatch, cap
         gzip.compress(gzip.decompress(archive({"a.xml": b"x", "b.xml": b"y"})).replace(b"b.xml", b"b\xff\xff\xff\xff")),
         gzip.compress(gzip.decompress(archive({"a.xml": b"x", "b.xml": b"y"})).replace(b"b.xml", b"a.xml")),
     ],
+    ids=itertools.count(),
 )
 def test_an_archive_that_leads_out_or_is_broken_is_refused(tmp_path, data):
     (tmp_path / "a.tgz").write_bytes(data)
