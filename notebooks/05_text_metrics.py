@@ -355,7 +355,7 @@ print(f"of {len(chosen)} references were cut: {cut_references}")
 from parliabench_utils.metrics.speeches import boxes
 
 shown = ["PPL", "Dist-2", "Self-BLEU", "GRUEN", "BERTScore F1", "MoverScore"]
-boxes(alike, shown).show()
+boxes(speeches.assign(**{"Self-BLEU": same_prompts}), shown).show()
 
 # %% [markdown]
 # Two metrics that rise and fall together say one thing twice; one that follows length says something about length. Rank

@@ -56,7 +56,7 @@ p = this_run.params
 # speeches; the same for the orientations on the scale. 02 kept sums for each party, debate, speaker and topic, so that
 # we can take the debate and the speaker of a prompt out of the centroids that its speeches are scored against, exactly
 # and without embedding anything again. Members and models meet the same centroids: if the member's own words stayed in
-# for the models alone, the two rows would not compare.
+# for the models alone, their values would not compare.
 
 # %%
 import pandas as pd

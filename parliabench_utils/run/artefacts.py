@@ -65,7 +65,7 @@ def write_jsonl(path: Path, rows: Iterable[Row]) -> None:
 
 
 # A cell that begins so, be it after spaces, quotes or marks that nobody sees, is computed by a spreadsheet; plain numbers are not.
-_FORMULA = re.compile(r"""[\s'"`‘’“”\u00ad\u200b-\u200f\u2060\ufeff]*[=+@＝＋－＠﹢﹣﹦﹫-]|'*[\t\n]""")
+_FORMULA = re.compile(r"""[\s'"`‘’“”\u00ad\u200b-\u200f\u2060\ufeff]*[=+@＝＋－＠﹢﹣﹦﹫-]|'*[\t\n\ufeff]""")
 PLAIN_NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 

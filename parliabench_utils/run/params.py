@@ -85,7 +85,7 @@ class Dataset(Common):
     split: Literal["random", "by-debate", "by-speaker", "by-date"] = "by-debate"
     train_share: float = Field(0.8, gt=0, lt=1)
     near_copy: float = Field(0.5, gt=0, le=1)
-    n_prompts: int = Field(18, ge=1)
+    n_prompts: int = Field(16, ge=1)
     question_share: float = Field(0.2, ge=0, le=1)
     min_per_party: int = Field(1, ge=0)
     min_context_speeches: int = Field(3, ge=1)
@@ -106,22 +106,22 @@ class Finetune(Job):
     lora_seed: int = Field(3407, ge=0)
     batch_size: int = Field(4, ge=1)
     gradient_accumulation: int = Field(1, ge=1)
-    learning_rate: float = Field(0.001, gt=0)
+    learning_rate: float = Field(0.002, gt=0)
     scheduler: Scheduler = "linear"
     warmup_share: float = Field(0.03, ge=0, lt=1)
     weight_decay: float = Field(0.01, ge=0)
     optimizer: Optimizer = "adamw_torch"
     max_length: int = Field(256, ge=32)
     epochs: int = Field(1, ge=1)
-    max_steps: int = Field(12, ge=0)
+    max_steps: int = Field(8, ge=0)
     loss_on: Literal["answer", "all"] = "answer"
     packing: bool = False
     group_by_length: bool = False
     gradient_checkpointing: bool = False
     held_out_rows: int = Field(8, ge=1)
-    eval_every: int = Field(6, ge=1)
-    log_every: int = Field(3, ge=1)
-    save_every: int = Field(3, ge=1)
+    eval_every: int = Field(8, ge=1)
+    log_every: int = Field(2, ge=1)
+    save_every: int = Field(4, ge=1)
     max_dropped_share: float = Field(0.0, ge=0, le=1)
     sample_tokens: int = Field(80, ge=1)
 
@@ -132,10 +132,10 @@ class Generate(Job):
     temperature: float = Field(0.7, ge=0)
     top_p: float = Field(0.85, gt=0, le=1)
     repetition_penalty: float = Field(1.2, ge=1)
-    max_new_tokens: int = Field(160, ge=1)
+    max_new_tokens: int = Field(112, ge=1)
     min_words: int = Field(30, ge=1)
     max_words: int = Field(200, ge=1)
-    batch_size: int = Field(18, ge=1)
+    batch_size: int = Field(16, ge=1)
     variants_per_prompt: int = Field(1, ge=1)
     max_attempts: int = Field(3, ge=1)
     few_shot_examples: int = Field(3, ge=1)

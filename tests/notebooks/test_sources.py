@@ -227,7 +227,7 @@ def test_no_typed_number_contradicts_a_parameter():
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("The demo trains 16 steps.", 1), ("The demo trains 12 steps and compares at most 19 prompts.", 1),
+        ("The demo trains 16 steps.", 1), ("The demo trains 8 steps and compares at most 19 prompts.", 1),
         ("Twenty draws are enough, in four shards.", 2), ("The paper draws 30 prompts in 99 steps.", 0),
         ("It takes 16 minutes.", 0), ("The demo trains 400 steps.", 1), ("at most three training steps", 1),
     ],

@@ -198,20 +198,13 @@ def test_ratings_that_are_none_are_named(run, text, message):
     assert not (run / "annotation/ratings.csv").exists()
 
 
-def test_the_key_must_be_the_one_that_was_written(run):
-    write_annotation(run, JUDGE, n_speeches=9, points=10, seed=1)
-    key = run / "annotation/key.csv"
-    key.write_text(key.read_text().replace("human", "a", 1))
-    with pytest.raises(ValueError, match=r"key\.csv is not as `annotate` wrote it"):
-        read_annotation(run, [rated(run, "ada", lambda n: 5)])
-
-
 @pytest.mark.parametrize(
     "text", ['Hello\r=HYPERLINK("http://evil")', "\r=1+1", "\n=1", "\t=1", " =1", '"=1', "＝1", "a\0=1", "@x"]
 )
 def test_a_sheet_has_one_record_an_item_and_nothing_to_compute(run, text):
     for file in (run / "04_generate").glob("*/*/shard-0.jsonl"):
         write_jsonl(file, [row | {"generated_speech": text} for row in read_jsonl(file)])
+    vouch_for_import(run, run / "02_dataset/prompts.jsonl")
     write_annotation(run, JUDGE, n_speeches=9, points=10, seed=1)
     content = (run / "annotation/sheet.csv").read_bytes().decode("utf-8-sig")
     records = list(csv.reader(io.StringIO(content, newline="")))
