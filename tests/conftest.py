@@ -34,6 +34,7 @@ def outputs(tmp_path, monkeypatch) -> Path:
     return tmp_path / "outputs"
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items):
     """Where tests are shared among workers, a file stays in one, and so does all that uses the run `slice`."""
     for item in items:
