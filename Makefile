@@ -30,10 +30,10 @@ demo: env        ## the whole benchmark on the embedded corpus with packaged mod
 	$(RUN_ALL) && $(BIN)/python -m parliabench_utils report --run demo
 
 test: env        ## unit, golden and property tests, every notebook on a small slice (under 15 minutes on 2 cores)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 test-slow: env   ## the slow tests too
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow or not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m "slow or not slow"
 
 lint: env        ## ruff: lint and format, notebooks too
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

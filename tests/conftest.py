@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+USE_SLICE = ("tests/notebooks/test_pipeline.py", "tests/notebooks/test_kernel.py", "tests/resume/test_kill.py")
 unexpected_skips: list[str] = []
 
 
@@ -34,12 +35,26 @@ def outputs(tmp_path, monkeypatch) -> Path:
     return tmp_path / "outputs"
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items):
+    """Whatever uses the run `slice` comes first: it takes longest."""
+    items.sort(key=lambda item: _share(item.nodeid) != "slice")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
     """Where tests are shared among workers, a file stays in one, and so does all that uses the run `slice`."""
-    for item in items:
-        group = "slice" if "slice_outputs" in item.fixturenames else item.path.as_posix()
-        item.add_marker(pytest.mark.xdist_group(group))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _share(nodeid)
+
+    return ByFile(config, log)
+
+
+def _share(nodeid: str) -> str:
+    file = nodeid.split("::")[0]
+    return "slice" if file in USE_SLICE else file
 
 
 def allowed_skips() -> list[str]:
