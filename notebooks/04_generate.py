@@ -18,7 +18,7 @@
 # **In the paper:** sections 5.3 and 11.3.2, and the nine checks of its project page. **Reads:**
 # `02_dataset/prompts.jsonl`, the adapters of 03, and the human speeches that 02 wrote. **Writes:**
 # `04_generate/<model>/<type>/shard-<k>.jsonl`, rejected attempts beside it, and `04_generate/summary/`. **Takes:**
-# three or four minutes in the demo.
+# about three minutes in the demo.
 
 # %% tags=["parameters"]
 run = "demo"  # name of the folder under outputs/

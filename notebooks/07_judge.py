@@ -18,7 +18,7 @@
 # **In the paper:** Table 1 (the six J_ metrics), sections 4.1 and 10. **Reads:** `02_dataset/prompts.jsonl`, `04_generate/` and a
 # judge's file in `params/judges/`. **Writes:** one row for each speech and dimension in `07_judge/<judge>/<model>/<type>.jsonl`; in
 # `07_judge/summary/` what failed (`failures.csv`) and how far the judge can be trusted (`trust.csv`, its numbers and answers
-# beside it). **Takes:** about one and a half seconds a speech on two cores in the demo, three minutes in all.
+# beside it). **Takes:** about two seconds a speech on two cores in the demo, under three minutes in all.
 
 # %% tags=["parameters"]
 run = "demo"  # name of the folder under outputs/
