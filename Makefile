@@ -29,7 +29,7 @@ $(STAMP): environment.yml constraints.txt requirements-no-deps.txt pyproject.tom
 demo: env        ## the whole benchmark on the embedded corpus with packaged models; ends with the headline table
 	$(RUN_ALL) && $(BIN)/python -m parliabench_utils report --run demo
 
-test: env        ## unit, golden and property tests, every notebook on a small slice (about 11 minutes on 2 cores, two workers)
+test: env        ## unit, golden and property tests, every notebook on a small slice (about 11 minutes on 2 cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 test-slow: env   ## the slow tests too
