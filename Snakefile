@@ -9,11 +9,12 @@ The runner decides whether a job's outputs are still valid; Snakemake gives orde
 import shlex
 import sys
 
-from parliabench_utils.run.parameter_files import split_settings
+from parliabench_utils.run.params import split_settings
 from parliabench_utils.run.params import parse_setting
 from parliabench_utils.run.project import project_root
-from parliabench_utils.run.provenance import code_hash
-from parliabench_utils.run.workflow import as_typed, jobs
+from parliabench_utils.run.record import code_hash
+from parliabench_utils.run.stages import as_typed
+from parliabench_utils.run.stages import jobs
 
 GIVEN = as_typed(workflow.config_settings.config_args, config, sys.argv)
 PROFILE = GIVEN.get("profile", "demo")

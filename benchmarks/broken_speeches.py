@@ -102,9 +102,7 @@ def cut_short(text: str, rng: random.Random) -> str:
 def refusing(text: str, rng: random.Random) -> str:
     """A refusal in front of the speech, or behind it."""
     said = rng.choice(REFUSALS)
-    return (
-        f"{said} {text}" if rng.random() < 0.7 or said.startswith(("I'm sorry", "I apol", "Unf")) else f"{text} {said}"
-    )
+    return f"{said} {text}" if rng.random() < 0.7 or said.startswith(("I'm sorry", "I apol", "Unf")) else f"{text} {said}"
 
 
 BREAK: dict[str, Callable[[str, random.Random], str]] = {

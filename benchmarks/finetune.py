@@ -17,7 +17,7 @@ ROWS, LENGTH, STEPS = 8, 256, 5
 
 def settings():
     """Notebook 03's demo settings with a batch of 8 x 256, all of it in every step, at a constant rate."""
-    from parliabench_utils.models.training_plan import TrainingSettings
+    from parliabench_utils.models.finetune import TrainingSettings
     from parliabench_utils.run.params import schema_of
 
     demo = TrainingSettings.from_params(schema_of("03_finetune")())
@@ -29,10 +29,7 @@ def rows() -> list[dict]:
     """Eight training speeches that fill 256 tokens each."""
     one = {"Party": "Labour", "Topic": "Energy", "Section": "Energy Prices", "Political Orientation": "Centre-left",
            "House": "House of Commons", "Prompts": []}  # fmt: skip
-    return [
-        one | {"speech_id": f"u{i}", "Speech": f"I thank the Minister for answer {i} on bills. " * 60}
-        for i in range(ROWS)
-    ]
+    return [one | {"speech_id": f"u{i}", "Speech": f"I thank the Minister for answer {i} on bills. " * 60} for i in range(ROWS)]
 
 
 def with_trl(spec) -> tuple[list[float], float]:
@@ -61,10 +58,8 @@ def with_a_plain_loop(spec) -> tuple[list[float], float]:
     """The same with AdamW and the model's own loss, nothing else."""
     import torch
 
-    from parliabench_utils.models.adapters import with_adapter
-    from parliabench_utils.models.finetune import as_dataset
-    from parliabench_utils.models.loading import load_tokenizer
-    from parliabench_utils.models.training_plan import encode_rows
+    from parliabench_utils.models.finetune import as_dataset, encode_rows, with_adapter
+    from parliabench_utils.models.specs import load_tokenizer
 
     chosen = settings()
     model = with_adapter(spec, chosen).train()
@@ -91,7 +86,7 @@ def _median_gap(times: list[float]) -> float:
 
 def main() -> None:
     """Equal losses first, then the ratio, for bf16 LoRA and nf4 QLoRA."""
-    from parliabench_utils.models.loading import read_model_spec
+    from parliabench_utils.models.specs import read_model_spec
 
     print(f"{machine()}; {versions('torch', 'trl', 'peft', 'bitsandbytes')}; batch {ROWS} x {LENGTH}\n")
     table = []

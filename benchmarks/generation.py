@@ -39,7 +39,7 @@ def prompts_of(loaded) -> list[list[int]]:
 
 def ours(loaded, prompts, new: int, stops: list[int], sampling=None) -> list[list[int]]:
     """New tokens by `decode_batch`."""
-    from parliabench_utils.models.sampling import Sampling, decode_batch
+    from parliabench_utils.models.backends import Sampling, decode_batch
 
     sampling, pad = sampling or Sampling(0.7, 0.85, 1.2), loaded.tokenizer.pad_token_id
     return [ids for ids, _ in decode_batch(loaded.model, prompts, list(range(len(prompts))), sampling, new, stops, pad)]
@@ -77,7 +77,7 @@ def rows_that_end(exact) -> list[dict]:
 
     The rows of a batch end at very different places: `generate` reads all of them until the last has ended.
     """
-    from parliabench_utils.models.sampling import Sampling
+    from parliabench_utils.models.backends import Sampling
 
     prompts, stops = prompts_of(exact), [exact.tokenizer.convert_tokens_to_ids(name) for name in (",", "<|endoftext|>")]
     made: dict[str, list[list[int]]] = {}
@@ -100,8 +100,8 @@ def where_time_goes(loaded, prompts) -> list[dict]:
     import torch
     from transformers import DynamicCache
 
+    from parliabench_utils.models.backends import Sampling, draw, penalise_seen, seen_tokens
     from parliabench_utils.models.prompting import pad_left
-    from parliabench_utils.models.sampling import Sampling, draw, penalise_seen, seen_tokens
 
     ids, mask = pad_left(prompts, loaded.tokenizer.pad_token_id)
     cache, seeds = DynamicCache(config=loaded.model.config), torch.arange(BATCH)
@@ -110,11 +110,7 @@ def where_time_goes(loaded, prompts) -> list[dict]:
     with torch.inference_mode():
         for step in range(NEW):
             began = time.perf_counter()
-            logits = (
-                loaded.model(input_ids=ids, attention_mask=mask, past_key_values=cache, logits_to_keep=1)
-                .logits[:, -1]
-                .float()
-            )
+            logits = loaded.model(input_ids=ids, attention_mask=mask, past_key_values=cache, logits_to_keep=1).logits[:, -1].float()
             parts["model" if step else "prompts"] += time.perf_counter() - began
             began = time.perf_counter()
             token = draw(penalise_seen(logits, seen, 1.2), seeds, step, Sampling(0.7, 0.85, 1.2))
@@ -127,8 +123,8 @@ def where_time_goes(loaded, prompts) -> list[dict]:
 
 def main() -> None:
     """Equal texts first, then ratios."""
+    from parliabench_utils.models.backends import Sampling
     from parliabench_utils.models.loading import load_model
-    from parliabench_utils.models.sampling import Sampling
 
     exact = load_model("smollm2-135m", purpose="generate", precision="fp32")
     few, never = prompts_of(exact)[:6], [exact.tokenizer.convert_tokens_to_ids("<|endoftext|>")]
@@ -144,9 +140,7 @@ def main() -> None:
         repeats=2,
     )
     rates = {name: BATCH * NEW / value for name, value in seconds.items()}
-    alone = alternate(
-        {"one": lambda: [ours(loaded, [p], NEW, never) for p in prompts[:ALONE]]}, repeats=2, warm_up=False
-    )["one"]
+    alone = alternate({"one": lambda: [ours(loaded, [p], NEW, never) for p in prompts[:ALONE]]}, repeats=2, warm_up=False)["one"]
     rates |= {"ours, one prompt at a time": ALONE * NEW / alone, "forward pass, 8 x 256": forward_rate(loaded)}
     print(
         markdown_table([{"way": n, "tokens a second": r, "ours / this": rates["ours"] / r} for n, r in rates.items()]),

@@ -25,7 +25,7 @@ def shaped_spec(folder: Path):
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from parliabench_utils.models.loading import load_tokenizer, read_model_spec
+    from parliabench_utils.models.specs import load_tokenizer, read_model_spec
 
     packaged = read_model_spec("smollm2-135m-nf4")
     if not (folder / "config.json").is_file():
@@ -57,9 +57,7 @@ def training(spec) -> list[dict]:
     table = []
     for batch in BATCHES:
         chosen = replace(settings(), batch_size=batch, max_length=1024, max_steps=STEPS, gradient_checkpointing=True)
-        speeches = [
-            row | {"speech_id": f"u{i}", "Speech": row["Speech"] * 3} for i, row in enumerate(rows() * (batch // 8))
-        ]
+        speeches = [row | {"speech_id": f"u{i}", "Speech": row["Speech"] * 3} for i, row in enumerate(rows() * (batch // 8))]
         torch.cuda.reset_peak_memory_stats()
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:

@@ -74,9 +74,7 @@ def report_one_process(folder: Path) -> None:
     counted = words_by_walk([path for path in files if "_" in path.name])
     assert speeches.set_index("speech_id")["n_words"].to_dict() == counted
     size = sum(path.stat().st_size for path in files)
-    print(
-        f"{len(files)} files, {size / 1e6:.1f} MB, {len(speeches):,} utterances, the same words by both ways; {PASSES} passes\n"
-    )
+    print(f"{len(files)} files, {size / 1e6:.1f} MB, {len(speeches):,} utterances, the same words by both ways; {PASSES} passes\n")
     ways = {
         "iterparse walk": lambda: walk(files),
         "read_corpus, question rules off": lambda: read_without_rules(folder),
@@ -88,9 +86,7 @@ def report_one_process(folder: Path) -> None:
     print(markdown_table([{"way": k, "seconds a pass": v, "ratio to the walk": v / bare} for k, v in seconds.items()]))
     everything = seconds["read_corpus"] + seconds["noise rules (clean_speeches)"]
     projected = everything * WHOLE_CORPUS["words"] / speeches["n_words"].sum()
-    print(
-        f"\nProjection to {WHOLE_CORPUS['files']:,} files, {WHOLE_CORPUS['words']:,} words, one core: {projected:.0f} s\n"
-    )
+    print(f"\nProjection to {WHOLE_CORPUS['files']:,} files, {WHOLE_CORPUS['words']:,} words, one core: {projected:.0f} s\n")
 
 
 def report_workers(root: Path) -> None:

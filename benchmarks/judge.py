@@ -17,12 +17,10 @@ from importlib.util import find_spec
 import httpx
 
 from benchmarks.measure import alternate, machine, markdown_table, versions
-from parliabench_utils.metrics.judge import judge_prompts, read_judge_spec
-from parliabench_utils.metrics.judge_engine import ConstrainedEngine, Reply, TextEngine
-from parliabench_utils.metrics.judge_server import ServerEngine
-from parliabench_utils.models.judge_prompting import JudgePrompt
-from parliabench_utils.models.loading import load_model, read_model_spec
-from parliabench_utils.models.packaged import packaged_smollm2
+from parliabench_utils.metrics.judge import ConstrainedEngine, Reply, ServerEngine, TextEngine
+from parliabench_utils.metrics.judge_prompts import JudgePrompt, judge_prompts, read_judge_spec
+from parliabench_utils.models.loading import load_model
+from parliabench_utils.models.specs import packaged_smollm2, read_model_spec
 
 SENTENCES = (
     "I thank the Minister for her statement and for advance sight of it. Passengers in my constituency have waited nine years for "
@@ -55,9 +53,7 @@ def in_process() -> list[dict]:
     rows = []
     for name, engine, size in (("constrained ending", constrained, 6), ("free text, 16 tokens", free, 12)):
         together, alone = in_batches(engine, prompts, size), in_batches(engine, prompts, 1)
-        gap = max(
-            abs((a.judgement.score or 0) - (b.judgement.score or 0)) for a, b in zip(together, alone, strict=True)
-        )
+        gap = max(abs((a.judgement.score or 0) - (b.judgement.score or 0)) for a, b in zip(together, alone, strict=True))
         same = sum(a.raw == b.raw for a, b in zip(together, alone, strict=True))
         ways = {
             "together": lambda engine=engine, size=size: in_batches(engine, prompts, size),
@@ -91,14 +87,10 @@ def through_a_server() -> list[dict]:
         by_speech = [judge_prompts(SPEC, speech(number)) for number in range(4)]
         together = [q for prompts in by_speech for q in prompts]
         apart = [q for prompts in zip(*by_speech, strict=True) for q in prompts]
-        answers = [
-            {q.sha256: r.raw for q, r in zip(o, in_batches(engine, o, 1), strict=True)} for o in (together, apart)
-        ]
+        answers = [{q.sha256: r.raw for q, r in zip(o, in_batches(engine, o, 1), strict=True)} for o in (together, apart)]
         same = sum(answers[0][key] == answers[1][key] for key in answers[0])
         ways = {"together": lambda: in_batches(engine, together, 1), "alone": lambda: in_batches(engine, apart, 1)}
-        row = _row(
-            "server: a speech's six in a row / far apart", ways, len(together), f"{same} of {len(together)} texts equal"
-        )
+        row = _row("server: a speech's six in a row / far apart", ways, len(together), f"{same} of {len(together)} texts equal")
     finally:
         process.kill()
         process.wait()

@@ -89,16 +89,14 @@ def products_of(way: Callable) -> int:
     from torch.utils.flop_counter import FlopCounterMode
 
     with (
-        patch("parliabench_utils.models.encoders.ThreadPoolExecutor", _InThisThread),
+        patch("parliabench_utils.models.embeddings.ThreadPoolExecutor", _InThisThread),
         FlopCounterMode(display=False) as counter,
     ):
         way()
     return counter.get_total_flops()
 
 
-def row(
-    name: str, against: str, target: float, ours: Callable, theirs: Callable, repeats: int = 1, bound: bool = False
-) -> dict:
+def row(name: str, against: str, target: float, ours: Callable, theirs: Callable, repeats: int = 1, bound: bool = False) -> dict:
     """One line: the largest difference of the two ways' values, the median seconds of each, the ratio.
 
     `bound` adds the ratio if ours did its matrix products at the machine's best rate, and nothing else.
@@ -161,8 +159,7 @@ def self_bleu_rows() -> Iterator[dict]:
 
 
 def gruen_rows() -> Iterator[dict]:
-    from parliabench_utils.metrics.grammar import MaskedGrammar
-    from parliabench_utils.metrics.gruen import gruen
+    from parliabench_utils.metrics.gruen import MaskedGrammar, gruen
 
     texts = speeches([223] * 24)
     with tempfile.TemporaryDirectory() as folder:
@@ -238,7 +235,7 @@ def memory(n_speeches: int, n_words: int = 60) -> float:
     end; GRUEN's grammar, whose models see a handful of sentences at a time, is a constant.
     """
     from parliabench_utils.metrics import bertscore, distinct, gruen, moverscore, perplexity, self_bleu
-    from parliabench_utils.metrics.grammar import SentenceSimilarity
+    from parliabench_utils.metrics.gruen import SentenceSimilarity
     from parliabench_utils.models.embeddings import SentenceEncoder, TokenEncoder
 
     model, tokenizer = public_metrics.one_layer_language_model()
@@ -271,7 +268,7 @@ def _warm_up() -> None:
     import nltk  # noqa: F401
     import ot  # noqa: F401
 
-    from parliabench_utils.models.encoders import load_encoder
+    from parliabench_utils.models.embeddings import load_encoder
 
     load_encoder(MINILM)
 

@@ -20,17 +20,15 @@ def bert_score_once(candidates: Sequence[str], references: Sequence[list[str]], 
     """P, R and F1 by one call of the library, (3, n)."""
     import bert_score
 
-    from parliabench_utils.models.encoders import encoder_folder
-    from parliabench_utils.models.packaged import quiet_loading
+    from parliabench_utils.models.embeddings import encoder_folder
+    from parliabench_utils.models.specs import quiet_loading
 
     folder = str(encoder_folder(encoder))
     with quiet_loading():
         return np.stack(bert_score.score(list(candidates), list(references), model_type=folder, num_layers=layer))
 
 
-def bert_score_calls(
-    candidates: Sequence[str], references: Sequence[list[str]], encoder: str, layer: int
-) -> np.ndarray:
+def bert_score_calls(candidates: Sequence[str], references: Sequence[list[str]], encoder: str, layer: int) -> np.ndarray:
     """P, R and F1 by one call a speech, (3, n)."""
     pairs = zip(candidates, references, strict=True)
     return np.concatenate([bert_score_once([one], [texts], encoder, layer) for one, texts in pairs], axis=1)
@@ -49,7 +47,7 @@ def moverscore_padded(candidates: Sequence[str], references: Sequence[list[str]]
 
 def encode_pairs(candidates: Sequence[str], references: Sequence[list[str]], encoder: str) -> tuple[Side, Side]:
     """Candidates and references of all pairs, each a padded batch (version 2 takes 256 pairs at a time)."""
-    from parliabench_utils.models.encoders import load_encoder
+    from parliabench_utils.models.embeddings import load_encoder
 
     tokenizer, model, _ = load_encoder(encoder)
     pairs = [(text, other) for text, others in zip(candidates, references, strict=True) for other in others]
@@ -106,7 +104,7 @@ def self_bleu_nltk(texts: Sequence[str], n: int = 4) -> np.ndarray:
     """Each text against all others by NLTK, method-1 smoothing."""
     from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
-    from parliabench_utils.metrics.tokens import words
+    from parliabench_utils.metrics.distinct import words
 
     tokens, smooth = [words(text) for text in texts], SmoothingFunction().method1
     scores = [sentence_bleu(tokens[:i] + tokens[i + 1 :], row, [1 / n] * n, smooth) for i, row in enumerate(tokens)]
@@ -117,7 +115,7 @@ def self_bleu_fast(texts: Sequence[str], n: int = 4) -> np.ndarray:
     """The same by fast-bleu."""
     from fast_bleu import SelfBLEU
 
-    from parliabench_utils.metrics.tokens import words
+    from parliabench_utils.metrics.distinct import words
 
     return np.array(SelfBLEU([words(text) for text in texts], {"n": (1 / n,) * n}).get_score()["n"])
 
@@ -127,8 +125,8 @@ def bert_for_grammar(folder: Path, encoder: str) -> tuple[str, str]:
     import torch
     from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer, logging
 
-    from parliabench_utils.models.encoders import encoder_folder
-    from parliabench_utils.models.packaged import quiet_loading
+    from parliabench_utils.models.embeddings import encoder_folder
+    from parliabench_utils.models.specs import quiet_loading
 
     logging.set_verbosity_error()  # it warns that the heads are new
     kinds = {"masked": AutoModelForMaskedLM, "classifier": AutoModelForSequenceClassification}
@@ -149,7 +147,7 @@ def gruen_loop(texts: Sequence[str], masked: str, classifier: str) -> np.ndarray
     from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
     from parliabench_utils.metrics.gruen import sentences_of
-    from parliabench_utils.models.packaged import quiet_loading
+    from parliabench_utils.models.specs import quiet_loading
 
     sentences = [sentences_of(text, parity=True) for text in texts]
     with quiet_loading():
@@ -200,9 +198,7 @@ def perplexity_padded(texts: Sequence[str], model: Any, tokenizer: Any, batch_si
 
     from parliabench_utils.metrics.perplexity import first_words, start_token
 
-    ids = [
-        [start_token(tokenizer), *tokenizer(first_words(t, 512), add_special_tokens=False)["input_ids"]] for t in texts
-    ]
+    ids = [[start_token(tokenizer), *tokenizer(first_words(t, 512), add_special_tokens=False)["input_ids"]] for t in texts]
     longest, scores = max(map(len, ids)), []
     for start in range(0, len(ids), batch_size):
         rows = ids[start : start + batch_size]
@@ -218,7 +214,7 @@ def perplexity_padded(texts: Sequence[str], model: Any, tokenizer: Any, batch_si
 
 def one_layer_encoder(folder: Path, encoder: str) -> Path:
     """A folder with the encoder's first layer: its width, its words, a sixth of its work."""
-    from parliabench_utils.models.encoders import cut_layers, load_encoder
+    from parliabench_utils.models.embeddings import cut_layers, load_encoder
 
     tokenizer, model, _ = load_encoder(encoder)
     model = cut_layers(model, 1)
@@ -233,7 +229,7 @@ def one_layer_language_model() -> tuple[Any, Any]:
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    from parliabench_utils.models.loading import load_tokenizer
+    from parliabench_utils.models.specs import load_tokenizer
 
     torch.manual_seed(0)
     tokenizer = load_tokenizer("smollm2-135m")

@@ -18,8 +18,9 @@ import pandas as pd
 from benchmarks.measure import in_own_process, machine, markdown_table, peak_memory_mib, versions
 from parliabench_utils.corpus.topics import EUROVOC_DOMAINS
 from parliabench_utils.metrics.table import METRICS
+from parliabench_utils.results import robustness, tables
+from parliabench_utils.results import scores as cells
 from parliabench_utils.results import statistics as s
-from parliabench_utils.results import tables
 from parliabench_utils.results.paper import PAPER_MODELS, audit, published
 
 PROMPTS, DRAWS, CHANCE, SEED = 2756, 2000, 200, 42
@@ -46,9 +47,7 @@ def made_up_scores() -> pd.DataFrame:
     return scores.assign(compared=~scores["prompt_id"].isin(set(dropped)))
 
 
-def _made_up_set(
-    prompts: pd.DataFrame, model: str, kind: str, level: np.ndarray, rng: np.random.Generator
-) -> pd.DataFrame:
+def _made_up_set(prompts: pd.DataFrame, model: str, kind: str, level: np.ndarray, rng: np.random.Generator) -> pd.DataFrame:
     part = prompts.assign(model=model, type=kind, generated_speech="made up")
     noise = 0.5 * level + rng.normal(size=level.shape) + (0.1 if kind == "fine-tuned" else 0.0)
     for column, metric in enumerate(METRICS):
@@ -71,19 +70,19 @@ def whole_notebook() -> None:
         rows.append({"part": name, "seconds": time.perf_counter() - start})
 
     scores = made_up_scores()
-    compared = s.compared_rows(scores)
-    part("means", lambda: s.cell_means(compared))
-    part("selection", lambda: (s.composition(scores, DRAWS, SEED), s.worst_case(scores)))
-    part("Self-BLEU permutation", lambda: s.self_bleu_test(compared, "context", 4, DRAWS, SEED))
+    compared = cells.compared_rows(scores)
+    part("means", lambda: cells.cell_means(compared))
+    part("selection", lambda: (robustness.composition(scores, DRAWS, SEED), robustness.worst_case(scores)))
+    part("Self-BLEU permutation", lambda: robustness.self_bleu_test(compared, "context", 4, DRAWS, SEED))
     permuted = made["Self-BLEU permutation"].set_index("model")["p"]
     part("comparisons, complete", lambda: s.compare(compared, draws=DRAWS, seed=SEED, permuted=permuted))
     part("comparisons, available", lambda: s.compare(scores, draws=DRAWS, seed=SEED, permuted=permuted))
-    part("mixed models", lambda: s.mixed_models(compared))
+    part("mixed models", lambda: robustness.mixed_models(compared))
     part("variance", lambda: s.anova_table(compared))
     part("difficulty", lambda: [s.difficulty(compared, c) for c in ("Party", "Political Orientation", "Topic")])
     part("stability, 200 permutations", lambda: s.stability_by_metric(compared, "run", CHANCE, SEED))
-    part("human preference", lambda: s.human_preference(compared))
-    part("correlations", lambda: s.correlations(compared))
+    part("human preference", lambda: robustness.human_preference(compared))
+    part("correlations", lambda: robustness.correlations(compared))
     part("paper audit", audit)
     part("tables", lambda: _write(made, compared))
     print(markdown_table([*rows, {"part": "all, with making up the scores", "seconds": time.perf_counter() - started}]))

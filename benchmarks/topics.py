@@ -18,9 +18,7 @@ HEADINGS = Path(__file__).with_name("topic_headings.csv")
 
 def labelled(run: str) -> pd.DataFrame:
     """The run's speeches under labelled headings: columns Section, Topic, domain (what the heading's label says)."""
-    rows = [
-        row for part in ("train", "test") for row in read_jsonl(outputs_root() / run / "02_dataset" / f"{part}.jsonl")
-    ]
+    rows = [row for part in ("train", "test") for row in read_jsonl(outputs_root() / run / "02_dataset" / f"{part}.jsonl")]
     frame = pd.DataFrame(rows).merge(pd.read_csv(HEADINGS), left_on="Section", right_on="section")
     return frame[frame["topic_method"] != "direct"][["Section", "Topic", "domain"]]
 
@@ -29,9 +27,7 @@ def main(run: str) -> None:
     """Print accuracy by speech, heading and domain, and the confusion of domains."""
     frame = labelled(run)
     right = frame["Topic"] == frame["domain"]
-    print(
-        f"{len(frame):,} speeches under {frame['Section'].nunique()} labelled headings, {frame['domain'].nunique()} domains"
-    )
+    print(f"{len(frame):,} speeches under {frame['Section'].nunique()} labelled headings, {frame['domain'].nunique()} domains")
     print(f"right: {right.mean():.1%} of speeches", end=", ")
     print(f"{right.groupby(frame['Section']).mean().mean():.1%} as mean over headings", end=", ")
     print(f"{right.groupby(frame['domain']).mean().mean():.1%} as mean over domains\n")

@@ -15,13 +15,7 @@ from benchmarks.broken_speeches import ELSEWHERE, broken
 from benchmarks.measure import machine, markdown_table, versions
 from parliabench_utils.corpus import read_corpus
 from parliabench_utils.corpus.dataset import KeepRules, keep_speeches
-from parliabench_utils.models.validation import (
-    CHECKS,
-    REASONS,
-    ValidationSettings,
-    similarity_to_prompt,
-    validate_speech,
-)
+from parliabench_utils.models.validation import CHECKS, REASONS, ValidationSettings, similarity_to_prompt, validate_speech
 from parliabench_utils.run.project import corpus_folder, project_root
 
 SETTINGS = ValidationSettings()
@@ -44,10 +38,7 @@ def false_alarms(texts: list[str]) -> list[dict]:
     """A row a check: how many human speeches it rejects."""
     reasons = [validate_speech(text) for text in texts]
     counts = Counter(reason for failed in reasons for reason in [*failed, *(["any"] if failed else [])])
-    return [
-        {"check": name, "rejected": counts[name], "share, %": 100 * counts[name] / len(texts)}
-        for name in (*REASONS, "any")
-    ]
+    return [{"check": name, "rejected": counts[name], "share, %": 100 * counts[name] / len(texts)} for name in (*REASONS, "any")]
 
 
 def detection(texts: list[str]) -> list[dict]:

@@ -48,7 +48,7 @@ p = this_run.params
 
 # %%
 from parliabench_utils.corpus.overview import debate_xml
-from parliabench_utils.corpus.roots import open_corpus
+from parliabench_utils.corpus.tei import open_corpus
 from parliabench_utils.run.project import corpus_folder
 
 folder = corpus_folder(p.corpus, p.data_root)
@@ -75,9 +75,7 @@ told = ("dropped", "unlisted", "not_listed", "moved")
 dropped, unlisted, not_listed, moved = (speeches.attrs.pop(key) for key in told)
 set_aside = [row["text"] for row in dropped if row["rule"] in ("unreadable file", "annotated file")]
 empty = len(dropped) - len(set_aside)
-print(
-    f"{len(speeches):,} utterances, {speeches['sitting_id'].nunique():,} sittings, {speeches['n_words'].sum():,} words"
-)
+print(f"{len(speeches):,} utterances, {speeches['sitting_id'].nunique():,} sittings, {speeches['n_words'].sum():,} words")
 speeches.groupby(["house", "kind"], dropna=False).agg(utterances=("speech_id", "size"), words=("n_words", "sum"))
 
 # %% [markdown]
@@ -184,9 +182,7 @@ questions_by_rule(speeches)
 # %%
 answers, prompts = speeches["answers"].str.len(), speeches["prompts"].str.len()
 print(f"{(prompts > 0).sum()} answers, {(answers > 1).sum()} of them to several questions (the most: {answers.max()}),")
-print(
-    f"{((prompts > 0) & (answers == 0)).sum()} to questions that stand in notes alone. Ten answers with what was asked:"
-)
+print(f"{((prompts > 0) & (answers == 0)).sum()} to questions that stand in notes alone. Ten answers with what was asked:")
 questions_and_answers(speeches, 10, p.seed)
 
 # %% [markdown]

@@ -102,16 +102,14 @@ repeated.head(3)
 
 # %%
 from parliabench_utils.corpus.dataset import drop_without_topic
-from parliabench_utils.corpus.topic_classifiers import topic_classifier as make_classifier
 from parliabench_utils.corpus.topics import assign_topics
+from parliabench_utils.corpus.topics import topic_classifier as make_classifier
 from parliabench_utils.models.embeddings import SentenceEncoder
 
 sentences = SentenceEncoder(p.encoder, p.long_text)
 classifier = make_classifier(p.topic_classifier, sentences, p.topic_url, p.topic_model, p.topic_rule)
 kept, dropped = drop_without_topic(assign_topics(kept, classifier, p.classify_all), dropped)
-kept.groupby("topic_method").agg(
-    speeches=("topic", "size"), domains=("topic", "nunique"), mean_score=("topic_score", "mean")
-)
+kept.groupby("topic_method").agg(speeches=("topic", "size"), domains=("topic", "nunique"), mean_score=("topic_score", "mean"))
 
 # %% [markdown]
 # Table 4 as run: how many speeches each category has and, where the classifier decided, the two domains that it chose most.
@@ -176,8 +174,7 @@ figure = draw_dataset(kept)
 # (one training speech has at least the share `near_copy` of its runs of words), a speech of the same debate, speaker or day.
 
 # %%
-from parliabench_utils.corpus.dataset import every_split
-from parliabench_utils.corpus.leaks import leak_table
+from parliabench_utils.corpus.dataset import every_split, leak_table
 
 divided, impossible = every_split(kept, p.train_share, p.seed)
 print(*impossible, sep="\n")
@@ -189,7 +186,7 @@ leaks.style.format("{:.1%}", subset=leaks.columns[2:])
 # one side, each its own kind. Word for word, the closest pairs across the random split are:
 
 # %%
-from parliabench_utils.corpus.leaks import closest_copies
+from parliabench_utils.corpus.dataset import closest_copies
 
 closest_copies(*divided["random"]).round(2)
 
@@ -231,8 +228,7 @@ next((prompt for prompt in prompts if prompt["kind"] == "question"), prompts[0])
 # training speeches nearest to the prompt's instruction and section, never from its own debate or by its own speaker.
 
 # %%
-from parliabench_utils.corpus.prompts import Contexts
-from parliabench_utils.corpus.references import choose_references
+from parliabench_utils.corpus.prompts import Contexts, choose_references
 
 references = choose_references(prompts, Contexts(train), sentences, p.n_references, p.min_context_speeches)
 found = pd.DataFrame(references).merge(train[["speech_id", "Party", "Section", "Speech"]], on="speech_id")
@@ -267,8 +263,7 @@ pd.Series(checks, name="holds").to_frame()
 # ## Writing
 
 # %%
-from parliabench_utils.corpus.card import write_card
-from parliabench_utils.corpus.dataset import human_rows
+from parliabench_utils.corpus.dataset import human_rows, write_card
 from parliabench_utils.run.artefacts import write_csv, write_jsonl
 
 out = this_run.stage_folder()
@@ -299,8 +294,8 @@ write_card(out, kept, facts, p.model_dump(), speeches.attrs)
 # orientations (for notebook 06), and a small classifier that tells real sentences from corrupted ones (for GRUEN in notebook 05).
 
 # %%
-from parliabench_utils.metrics.acceptability import fit_acceptability
 from parliabench_utils.metrics.alignment import write_centroids
+from parliabench_utils.metrics.gruen import fit_acceptability
 
 write_centroids(out / "shared", train, sentences)
 acceptability = fit_acceptability(out / "shared", train["Speech"].tolist(), p.seed)

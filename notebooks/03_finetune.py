@@ -74,8 +74,7 @@ p = this_run.params
 # %%
 import pandas as pd
 
-from parliabench_utils.models.adapters import prepare_backend
-from parliabench_utils.models.training_plan import TrainingSettings, training_rows
+from parliabench_utils.models.finetune import TrainingSettings, prepare_backend, training_rows
 
 settings = TrainingSettings.from_params(p)
 prepare_backend(settings)
@@ -91,9 +90,9 @@ pd.DataFrame(train_rows)[["Party", "Topic", "House", "n_words"]].describe().fill
 # the same function.
 
 # %%
-from parliabench_utils.models.loading import load_tokenizer, read_model_spec
+from parliabench_utils.models.finetune import masked_example
 from parliabench_utils.models.prompting import encode_example
-from parliabench_utils.models.training_plan import masked_example
+from parliabench_utils.models.specs import load_tokenizer, read_model_spec
 
 names = [name for name, _ in this_run.model_types]
 spec = read_model_spec(names[0])
@@ -108,7 +107,7 @@ print(masked_example(tokenizer, encode_example(spec, tokenizer, train_rows[0], p
 # read. Memory and time are estimates from the model's size, the latter only an order of magnitude.
 
 # %%
-from parliabench_utils.models.training_card import plan
+from parliabench_utils.models.finetune import plan
 
 plans = pd.DataFrame([plan(read_model_spec(name), settings, train_rows) for name in names])
 this_run.note("plan", plans.drop(columns="minutes, roughly").to_dict("records"))
@@ -119,7 +118,7 @@ plans.set_index("model").T
 # 80 % of 447,778 speeches in batches of 64 for two epochs, gives Table 7's figure, and 3 % of it the warm-up.
 
 # %%
-from parliabench_utils.models.training_plan import derived_steps
+from parliabench_utils.models.finetune import derived_steps
 
 paper_steps = derived_steps(int(447_778 * 0.8), batch_size=64, accumulation=1, epochs=2)
 print(f"{paper_steps:,} steps, {paper_steps * 0.03:.0f} of them to warm up")
@@ -131,7 +130,7 @@ print(f"{paper_steps:,} steps, {paper_steps * 0.03:.0f} of them to warm up")
 # on from its last checkpoint, on the same schedule.
 
 # %%
-from parliabench_utils.models.training_card import finetune_model
+from parliabench_utils.models.finetune import finetune_model
 
 results = {}
 for name in names:
@@ -168,7 +167,7 @@ losses.round(3)
 # %%
 from textwrap import fill
 
-from parliabench_utils.models.training_card import greedy_samples
+from parliabench_utils.models.finetune import greedy_samples
 
 for title, adapter in (("before", None), ("after", results[names[0]].adapter)):
     print(f"--- {names[0]}, {title} ---")

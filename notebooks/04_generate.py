@@ -65,8 +65,8 @@ p = this_run.params
 
 # %%
 from parliabench_utils.models.generation import GenerationSettings
-from parliabench_utils.models.loading import load_tokenizer, read_model_spec
 from parliabench_utils.models.prompting import render_prompt
+from parliabench_utils.models.specs import load_tokenizer, read_model_spec
 from parliabench_utils.run.artefacts import read_jsonl
 
 shards = this_run.shards
@@ -95,9 +95,7 @@ examples = [
     "My hon. Friend is right to raise the case of Ysbyty Gwynedd. As they say, diolch yn fawr: we owe our nurses more than thanks, "
     "and the Minister will have heard that from both sides of the House.",
 ]
-pd.DataFrame(
-    {"text": examples, "fails": [", ".join(validate_speech(t, settings=checks)) or "nothing" for t in examples]}
-)
+pd.DataFrame({"text": examples, "fails": [", ".join(validate_speech(t, settings=checks)) or "nothing" for t in examples]})
 
 # %% [markdown]
 # ## Generating
@@ -110,14 +108,12 @@ pd.DataFrame(
 # `retrieval` answers with the nearest such speech itself. Neither uses a speech that is one of the prompt's references.
 
 # %%
-from parliabench_utils.corpus.examples import nearest_examples
+from parliabench_utils.corpus.prompts import nearest_examples
 
 needed = settings.examples_needed([kind for _, kind in this_run.model_types])
 examples = {}
 if needed:
-    train_rows, references = (
-        read_jsonl(this_run.folder / "02_dataset" / f"{n}.jsonl") for n in ("train", "references")
-    )
+    train_rows, references = (read_jsonl(this_run.folder / "02_dataset" / f"{n}.jsonl") for n in ("train", "references"))
     fitting = [row for row in train_rows if p.min_words <= row["n_words"] <= p.max_words]
     examples = nearest_examples(prompts, fitting, references, checks.encoder, needed)
     lacking = sum(len(found) < needed for found in examples.values())
@@ -130,13 +126,7 @@ print(f"training speeches a prompt that are shown or stand in for an answer: {ne
 # what is missing is made.
 
 # %%
-from parliabench_utils.models.generation import (
-    determinism,
-    generate_pair,
-    load_speaker,
-    pending_shards,
-    read_fingerprints,
-)
+from parliabench_utils.models.generation import determinism, generate_pair, load_speaker, pending_shards, read_fingerprints
 
 asked_precision = None if p.precision == "auto" else p.precision
 for name, kind in this_run.model_types:
@@ -155,7 +145,7 @@ this_run.note("models", fingerprints)
 # %%
 from textwrap import shorten
 
-from parliabench_utils.models.selection import read_generated
+from parliabench_utils.metrics.speeches import read_generated
 
 speeches = read_generated(this_run.folder, this_run.model_types, shards)
 first = speeches[speeches["prompt_id"] == prompts[0]["prompt_id"]].fillna({"generated_speech": ""})
@@ -163,7 +153,7 @@ for row in first.itertuples():
     print(f"--- {row.model}, {row.type}, attempt {row.attempts} ---\n{shorten(row.generated_speech, 600)}\n")
 
 # %%
-from parliabench_utils.models.selection import summary
+from parliabench_utils.metrics.speeches import summary
 
 this_run.note("summary", summary(speeches).round(4).to_dict("records"))
 summary(speeches).round(2)
@@ -178,14 +168,12 @@ summary(speeches).round(2)
 # whatever comes out.
 
 # %%
-from parliabench_utils.models.selection import failure_counts, human_failures
+from parliabench_utils.metrics.speeches import failure_counts, human_failures
 
 human = read_generated(this_run.folder, [("human", "human")], shards)
 by_id = {prompt["prompt_id"]: prompt for prompt in prompts}
 failures = pd.concat([failure_counts(speeches), human_failures(human, by_id, checks)], ignore_index=True)
-failures.pivot_table(
-    index=["model", "type", "attempt"], columns="reason", values="count", fill_value=0, sort=False
-).astype(int)
+failures.pivot_table(index=["model", "type", "attempt"], columns="reason", values="count", fill_value=0, sort=False).astype(int)
 
 # %% [markdown]
 # ## Length, against the members' own
@@ -212,7 +200,7 @@ plt.show()
 # The paper kept 29,220 of 30,000 speeches. Leaving prompts out may change the mix of parties, so we look at it.
 
 # %%
-from parliabench_utils.models.selection import composition, split_prompts, write_summary
+from parliabench_utils.metrics.speeches import composition, split_prompts, write_summary
 
 kept, left_out = split_prompts(speeches)
 print(f"{len(kept)} of {speeches['prompt_id'].nunique()} prompts were answered by all; left out: {left_out or 'none'}")
@@ -230,7 +218,7 @@ if this_run.writes_summary:
 # words that tuned models fail less often (section 5.3); here it is counted.
 
 # %%
-from parliabench_utils.models.tuning import parliamentary_pairs, what_changed
+from parliabench_utils.models.generation import parliamentary_pairs, what_changed
 
 changed = what_changed(speeches, human, kept)
 changed.round(2)

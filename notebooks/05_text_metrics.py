@@ -40,9 +40,7 @@ max_words = 512  # perplexity reads so many words of a speech (project page)
 batch_size = 8  # speeches that the language model reads at once (project page)
 distinct_per = "ngrams"  # divide by the n-grams (section 4.1), the "tokens" (project page), or what is "expected"
 distinct_vocabulary = 30522  # kinds of words to draw from; read with "expected" only
-self_bleu_group = (
-    "model"  # whom a speech is compared with: "prompt" (its variants; section 4.1), "context", "model" (project page)
-)
+self_bleu_group = "model"  # whom a speech is compared with: "prompt" (its variants; section 4.1), "context", "model" (project page)
 self_bleu_n = 4  # longest n-gram
 grammar = "causal"  # GRUEN's grammar: "causal" model and the classifier of 02, or "masked" models (the paper)
 masked_model = "bert-base-cased"  # not read when grammar is causal
@@ -55,9 +53,7 @@ bertscore_idf = False  # weigh pieces by rarity
 bertscore_rescale = False  # only for encoders with a known baseline
 moverscore_encoder = "all-MiniLM-L6-v2"  # the paper: distilbert-base-uncased (project page)
 moverscore_layer = -1  # the last
-moverscore_idf = (
-    "references"  # "off", "references" (the same for every model) or "both" (the reference code; sets then differ)
-)
+moverscore_idf = "references"  # "off", "references" (the same for every model) or "both" (the reference code; sets then differ)
 moverscore_over = "mean"  # over a prompt's references: "mean" or "max"
 moverscore_cost = "euclidean"  # version 2: 1 / (1 + distance); "squared", version 1: 1 - distance
 
@@ -109,9 +105,7 @@ signatures["PPL"]
 
 # %%
 def read(job):
-    sums, counts = perplexity.log_likelihoods(
-        job["generated_speech"].tolist(), reader, tokenizer, p.max_words, p.batch_size
-    )
+    sums, counts = perplexity.log_likelihoods(job["generated_speech"].tolist(), reader, tokenizer, p.max_words, p.batch_size)
     return pd.DataFrame({"sum": sums, "n_tokens": counts})
 
 
@@ -202,8 +196,7 @@ extremes(alike, "Self-BLEU")
 
 # %%
 from parliabench_utils.metrics import gruen
-from parliabench_utils.metrics.acceptability import read_acceptability
-from parliabench_utils.metrics.grammar import CausalGrammar, MaskedGrammar, SentenceSimilarity
+from parliabench_utils.metrics.gruen import CausalGrammar, MaskedGrammar, SentenceSimilarity, read_acceptability
 from parliabench_utils.models.embeddings import SentenceEncoder
 
 if p.grammar == "causal":
@@ -232,9 +225,7 @@ score = [gruen.grammar_score(*pair) for pair in zip(loss, logit, strict=True)]
 pd.DataFrame({"sentence": sentences, "loss": loss, "logit": logit, "grammar": score}).round(3)
 
 # %%
-parts = per_job(
-    speeches, lambda job: gruen.gruen(job["generated_speech"].tolist(), judge_of_grammar, similarity, p.gruen_parity)
-)
+parts = per_job(speeches, lambda job: gruen.gruen(job["generated_speech"].tolist(), judge_of_grammar, similarity, p.gruen_parity))
 speeches[gruen.COLUMNS] = parts
 by_job(speeches, gruen.COLUMNS)
 
@@ -256,9 +247,7 @@ extremes(speeches, "GRUEN")
 
 # %%
 references = read_references(this_run.stage_folder("02_dataset"), speeches["prompt_id"].tolist())
-rarity = all_references(
-    this_run.stage_folder("02_dataset")
-)  # of all prompts, so that no weight depends on who failed one
+rarity = all_references(this_run.stage_folder("02_dataset"))  # of all prompts, so that no weight depends on who failed one
 counts = pd.Series([len(texts) for texts in references]).value_counts().sort_index()
 this_run.note("speeches_by_references", {str(n): int(count) for n, count in counts.items()})
 print("speeches by number of references:", counts.to_dict())

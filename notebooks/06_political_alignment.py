@@ -170,8 +170,7 @@ boxes(speeches, ["PSA", "Party Align", "margin"]).show()
 # its party stands only if the last column lies above 0.
 
 # %%
-from parliabench_utils.metrics.alignment_controls import guessing
-from parliabench_utils.metrics.alignment_validation import guess_rows
+from parliabench_utils.metrics.alignment_tests import guess_rows, guessing
 
 shares = store.counts("Political Orientation")
 guesses = guess_rows(speeches, shares, p.bootstrap_draws, p.seed)
@@ -199,16 +198,14 @@ print(f"{above.sum()} of {len(above)} sets are above the better guesser: {', '.j
 # corpus the members are invented: the test then says how that corpus was written. Real days are the ones to judge by.)
 
 # %%
-from parliabench_utils.metrics.alignment import debate_id
+from parliabench_utils.corpus.dataset import debate_id
 from parliabench_utils.run.artefacts import read_jsonl
 
 folder = this_run.stage_folder("02_dataset")
 human = pd.DataFrame(read_jsonl(folder / "train.jsonl") + read_jsonl(folder / "test.jsonl"))
 office = pd.read_parquet(this_run.folder / "01_ingest/speeches.parquet", columns=["speech_id", "is_government"])
 human = human.merge(office, on="speech_id", validate="one_to_one").sort_values("speech_id", ignore_index=True)
-wanted = (
-    p.validation_speeches if this_run.writes_summary else 300
-)  # a job of one model makes a small test, and keeps none
+wanted = p.validation_speeches if this_run.writes_summary else 300  # a job of one model makes a small test, and keeps none
 human = human.sample(min(wanted, len(human)), random_state=p.seed).sort_index(ignore_index=True)
 human["debate"] = [debate_id(*pair) for pair in zip(human["sitting_id"], human["Section"], strict=True)]
 print(f"{len(human)} human speeches, {human['debate'].nunique()} debates, {human['speaker_id'].nunique()} members")
@@ -219,7 +216,7 @@ print(f"{len(human)} human speeches, {human['debate'].nunique()} debates, {human
 # ministers). *Names masked* hides courtesy forms, names and party names, which give a speaker away:
 
 # %%
-from parliabench_utils.metrics.alignment_controls import masker
+from parliabench_utils.metrics.alignment_tests import masker
 
 hide = masker(sorted(human["Party"].unique()))
 telling = max(human["Speech"].str[:400], key=lambda text: len(text) - len(hide(text)))
@@ -231,9 +228,7 @@ print(telling, hide(telling), sep="\n\nbecomes\n\n")
 # the models' speeches.
 
 # %%
-from parliabench_utils.metrics.alignment_controls import conditions
-from parliabench_utils.metrics.alignment_evidence import evidence_figure, findings, overview
-from parliabench_utils.metrics.alignment_validation import validate
+from parliabench_utils.metrics.alignment_tests import conditions, evidence_figure, findings, overview, validate
 
 controls = conditions(human, sentences.encode)
 validation = validate(controls, human, p.folds, p.shuffles, p.seed)

@@ -40,9 +40,7 @@ cache = True  # keep replies in the user's cache folder, by prompt, judge, param
 control_speeches = 4  # human speeches judged again, spoilt, to see what the judge notices
 repeat_speeches = 5  # or a few more are asked again, all sets of drawn prompts: same, shuffled, reversed, second judge
 repeats = 3  # how often each of them is asked in all; not in the paper
-second_judge = (
-    "smollm2-constrained"  # a second judge's file; empty: none. The demo's is the same model on another scale
-)
+second_judge = "smollm2-constrained"  # a second judge's file; empty: none. The demo's is the same model on another scale
 second_points = 5  # the second judge's scale; Flow-Judge was trained on 2, 3 and 5
 
 # %%
@@ -61,7 +59,8 @@ p = this_run.params
 # %%
 import pandas as pd
 
-from parliabench_utils.metrics.judge import judge_prompts, read_judge_spec, speeches_of
+from parliabench_utils.metrics.judge import speeches_of
+from parliabench_utils.metrics.judge_prompts import judge_prompts, read_judge_spec
 
 spec = read_judge_spec(p.judge)
 pd.set_option("display.max_colwidth", 160)
@@ -83,9 +82,7 @@ print(prompts[2].text)
 # The six prompts of a speech begin alike where the judge's file puts the speech first: that part is computed once.
 
 # %%
-pd.DataFrame(
-    [{"dimension": q.dimension, "shared characters": len(q.shared), "own characters": len(q.own)} for q in prompts]
-)
+pd.DataFrame([{"dimension": q.dimension, "shared characters": len(q.shared), "own characters": len(q.own)} for q in prompts])
 
 # %% [markdown]
 # ## Judging
@@ -125,7 +122,7 @@ next(rows[0] for rows in judged.values() if rows)
 # (section 10.8.1); averaged, they would pull a mean down for reasons that have nothing to do with the speech.
 
 # %%
-from parliabench_utils.metrics.judge import parse_judgement
+from parliabench_utils.metrics.judge_prompts import parse_judgement
 
 replies = [
     "<score>8</score>",
@@ -237,7 +234,7 @@ if this_run.writes_summary and p.second_judge:
 
 # %%
 from parliabench_utils.metrics.judge_trust import checks_frame
-from parliabench_utils.results.trust import trust_display, trust_measures, verdicts
+from parliabench_utils.results.robustness import trust_display, trust_measures, verdicts
 
 measures = trust_measures(scores, speeches, checks_frame(asked), checks_frame(others), p.points, p.second_points)
 trust = trust_display(measures)
@@ -253,7 +250,7 @@ trust.style.hide(axis="index")
 # not be measured.
 
 # %%
-from parliabench_utils.results.trust import BLIND, PAYS, WORDS
+from parliabench_utils.results.robustness import BLIND, PAYS, WORDS
 
 scale = p.points - 1
 print(f"pays for length: more than {PAYS * scale:g} points for 100 words; blind to it: less than {BLIND * scale:g}\n")
@@ -267,7 +264,7 @@ this_run.note("trust", found.to_dict("index"))
 # all sets at once a judge that only likes one model would seem to have one opinion.)
 
 # %%
-from parliabench_utils.metrics.judge import DIMENSIONS
+from parliabench_utils.metrics.judge_prompts import DIMENSIONS
 from parliabench_utils.metrics.speeches import rank_correlations
 
 by_speech = ["model", "type", "prompt_id", "variant"]

@@ -57,9 +57,7 @@ from parliabench_utils.results.scores import join_scores, kept_prompts, present_
 scores = join_scores(
     this_run.folder, present_sets(this_run.folder, this_run.params.models, this_run.params.types), this_run.params.judge
 )
-print(
-    f"{len(scores)} rows, {scores['generated_speech'].notna().sum()} with a speech, {scores['prompt_id'].nunique()} prompts"
-)
+print(f"{len(scores)} rows, {scores['generated_speech'].notna().sum()} with a speech, {scores['prompt_id'].nunique()} prompts")
 scores.iloc[0]
 
 # %% [markdown]
@@ -68,7 +66,7 @@ scores.iloc[0]
 # out.
 
 # %%
-from parliabench_utils.results.cells import compared_rows, generated, is_compared
+from parliabench_utils.results.scores import compared_rows, generated, is_compared
 
 kept = kept_prompts(this_run.folder)
 scores["compared"] = is_compared(scores, kept, this_run.params.missing)
@@ -86,15 +84,13 @@ counts
 # set; a speech without such partners has no value. Below, 05's mean beside the one that the tables use.
 
 # %%
-from parliabench_utils.results.permutation import JOB_COLUMN, compared_self_bleu, run_settings
+from parliabench_utils.results.robustness import JOB_COLUMN, compared_self_bleu, run_settings
 
 sets = present_sets(this_run.folder, this_run.params.models, this_run.params.types)
 group, max_n = run_settings(this_run.folder, sets)
 scores = compared_self_bleu(scores, group, max_n)
 rows = compared_rows(scores)
-print(
-    f"Self-BLEU-{max_n} by {group}; speeches with a comparable value: {rows['Self-BLEU'].notna().sum()} of {len(rows)}"
-)
+print(f"Self-BLEU-{max_n} by {group}; speeches with a comparable value: {rows['Self-BLEU'].notna().sum()} of {len(rows)}")
 rows.groupby(["model", "type"], sort=False)[[JOB_COLUMN, "Self-BLEU"]].agg(["mean", "count"]).round(3)
 
 # %%
@@ -109,7 +105,7 @@ write_parquet(this_run.stage_folder() / "scores.parquet", scores)
 # references), and of how many did a metric's model read only the beginning?
 
 # %%
-from parliabench_utils.results.coverage import coverage
+from parliabench_utils.results.scores import coverage
 
 seen = coverage(scores)
 seen[(seen["missing"] > 0) | (seen["truncated"] > 0)].round(3)
@@ -122,7 +118,7 @@ seen[(seen["missing"] > 0) | (seen["truncated"] > 0)].round(3)
 # spoke; where models keep different prompts, each has its rows.
 
 # %%
-from parliabench_utils.results.selection import composition, worst_case
+from parliabench_utils.results.robustness import composition, worst_case
 
 selection = composition(scores, this_run.params.bootstrap_draws, this_run.params.seed)
 selection[selection["by"] == "Party"].drop(columns=["by", "chi2", "df", "p"]).round(3)
@@ -146,7 +142,7 @@ bounds[bounds["metric"].isin(["PPL", "Dist-N", "Party Align", "J_Coh"])].round(3
 # pools, many times, and the real difference is held against those; so is its interval.
 
 # %%
-from parliabench_utils.results.permutation import self_bleu_test, with_permuted
+from parliabench_utils.results.robustness import self_bleu_test, with_permuted
 
 permuted = self_bleu_test(rows, group, max_n, this_run.params.bootstrap_draws, this_run.params.seed)
 permuted
@@ -157,7 +153,7 @@ permuted
 # dependence within what `bootstrap_cluster` names. *Better* knows the direction of a metric.
 
 # %%
-from parliabench_utils.results.compare import compare
+from parliabench_utils.results.statistics import compare
 
 drawing = {
     "draws": this_run.params.bootstrap_draws,
@@ -174,7 +170,7 @@ comparison[["model", "metric", *shown]].round(4)
 # the same) stays in the count: the family is what was planned.
 
 # %%
-from parliabench_utils.results.cells import ESTIMANDS
+from parliabench_utils.results.scores import ESTIMANDS
 
 print(ESTIMANDS[this_run.params.estimand])
 print(
@@ -187,7 +183,7 @@ print(f"unpaired: {comparison['family'].iloc[0]}; paired: {comparison['paired_p_
 # Gains and declines, by the test that marks Table 2. A decline that is significant is as much a finding as a gain.
 
 # %%
-from parliabench_utils.results.compare import verdict
+from parliabench_utils.results.statistics import verdict
 
 comparison["verdict"] = verdict(comparison, this_run.params.asterisk_test, this_run.params.correction)
 comparison["verdict"].replace("", "not significant").groupby(comparison["model"]).value_counts().unstack(fill_value=0)
@@ -199,8 +195,8 @@ comparison["verdict"].replace("", "not significant").groupby(comparison["model"]
 
 # %%
 from parliabench_utils.results import tables
-from parliabench_utils.results.cells import cell_means
 from parliabench_utils.results.report import model_names
+from parliabench_utils.results.scores import cell_means
 
 names = model_names(this_run.params.models)
 source = (this_run.stage_folder() / "scores.parquet",)
@@ -238,12 +234,10 @@ both[["model", "metric", "n_pairs", "paired_difference", "n_pairs_available", "p
 # more than others. Its first row is what fine-tuning does on average over the models, its last asks whether it does the same to each.
 
 # %%
-from parliabench_utils.results.mixed import mixed_models
+from parliabench_utils.results.robustness import mixed_models
 
 mixed = mixed_models(rows, estimand=this_run.params.estimand)
-mixed[mixed["term"] == "fine-tuned"][
-    ["metric", "estimate", "ci_low", "ci_high", "p", "sd_prompt", "sd_residual", "converged"]
-]
+mixed[mixed["term"] == "fine-tuned"][["metric", "estimate", "ci_low", "ci_high", "p", "sd_prompt", "sd_residual", "converged"]]
 
 # %% [markdown]
 # ## By party, topic and orientation (Tables 8 to 11)
@@ -253,11 +247,9 @@ mixed[mixed["term"] == "fine-tuned"][
 # difficulty without defining it.
 
 # %%
-from parliabench_utils.results.difficulty import difficulty
+from parliabench_utils.results.statistics import difficulty
 
-by_party, by_topic = (
-    tables.alignment_by(rows, column, names, source, this_run.params.estimand) for column in ("Party", "Topic")
-)
+by_party, by_topic = (tables.alignment_by(rows, column, names, source, this_run.params.estimand) for column in ("Party", "Topic"))
 by_party.display
 
 # %%
@@ -275,7 +267,7 @@ hard["Party"]
 # scored as *another* party's or orientation's. Where the control separates groups as well, it is not the party that the metric sees.
 
 # %%
-from parliabench_utils.results.variance import anova_table
+from parliabench_utils.results.statistics import anova_table
 
 anova = anova_table(rows, this_run.params.normalisation)
 anova[anova["model"] == "all"].drop(columns=["model", "type"]).round(4)
@@ -287,7 +279,7 @@ anova[anova["model"] == "all"].drop(columns=["model", "type"]).round(4)
 # it says that the groups are small, not that the model is uneven. Speeches without an orientation are no group of their own.
 
 # %%
-from parliabench_utils.results.stability import stability_by_metric, stability_table
+from parliabench_utils.results.statistics import stability_by_metric, stability_table
 
 by_metric = stability_by_metric(rows, this_run.params.normalisation, this_run.params.chance_draws, this_run.params.seed)
 table12 = tables.table12(stability_table(by_metric), names, this_run.params.normalisation, source)
@@ -300,7 +292,7 @@ table12.display
 # metrics are taken within each set and averaged: over all at once, two metrics that both rise with tuning would seem to agree.
 
 # %%
-from parliabench_utils.results.agreement import correlations, human_preference
+from parliabench_utils.results.robustness import correlations, human_preference
 
 preference = human_preference(rows, estimand=this_run.params.estimand)
 agreement = correlations(rows)
@@ -314,7 +306,7 @@ preference.set_index("metric").round(3)
 # longer; the passages below are of all.
 
 # %%
-from parliabench_utils.results.memorisation import memorisation, memorisation_summary
+from parliabench_utils.results.robustness import memorisation, memorisation_summary
 from parliabench_utils.results.scores import training_speeches
 
 copied = memorisation(scores, training_speeches(this_run.folder))
@@ -331,7 +323,7 @@ for row in copied.sort_values("longest_run", ascending=False, kind="stable").hea
 # Metrics, parties, topics, models and settings, from the data and the resolved parameters rather than from memory.
 
 # %%
-from parliabench_utils.models.loading import read_model_spec
+from parliabench_utils.models.specs import read_model_spec
 
 dataset, files = tables.read_dataset(this_run.folder), tables.dataset_files(this_run.folder)
 specs = [read_model_spec(model) for model in this_run.params.models]
@@ -391,9 +383,7 @@ for table in [*setup, *scored, *checks, *([beside] if len(beside.data) else [])]
 # %%
 from parliabench_utils.results.figures import category_changes
 
-changes = category_changes(
-    rows, this_run.params.normalisation, this_run.params.bootstrap_cluster, this_run.params.estimand
-)
+changes = category_changes(rows, this_run.params.normalisation, this_run.params.bootstrap_cluster, this_run.params.estimand)
 frames = {
     "comparison": comparison,
     "category_changes": changes,
@@ -415,7 +405,7 @@ for name, frame in frames.items():
 # file of this run, with its unit and source.
 
 # %%
-from parliabench_utils.results.codebook import codebook
+from parliabench_utils.results.tables import codebook
 
 book = codebook(this_run.folder)
 tables.write_table(book, this_run.folder)

@@ -66,9 +66,8 @@ Image(figures.write_figure(figures.fig2(dataset, tables.dataset_files(this_run.f
 # %%
 import pandas as pd
 
-from parliabench_utils.models.loading import read_model_spec
-from parliabench_utils.results.report import model_names
-from parliabench_utils.results.report_parts import demo_note
+from parliabench_utils.models.specs import read_model_spec
+from parliabench_utils.results.report import demo_note, model_names
 from parliabench_utils.run.artefacts import read_csv
 
 names = model_names(this_run.params.models)
@@ -125,8 +124,8 @@ Image(figures.write_figure(hard, this_run.folder), width=480)
 # ## Orientations and stability (Figures 8 and s1)
 
 # %%
-from parliabench_utils.results.cells import compared_rows, generated
 from parliabench_utils.results.release import estimand_of
+from parliabench_utils.results.scores import compared_rows, generated
 
 source = statistics / "scores.parquet"
 rows = compared_rows(pd.read_parquet(source))
@@ -167,11 +166,9 @@ Image(figures.write_figure(figures.s4(read_csv(source), note, (source,)), this_r
 
 # %%
 from parliabench_utils.results import release
-from parliabench_utils.results.report_parts import model_rows, warnings
+from parliabench_utils.results.report import model_rows, warnings
 
-scores = release.with_composite(
-    pd.read_parquet(statistics / "scores.parquet"), release.normalisation_of(this_run.folder)
-)
+scores = release.with_composite(pd.read_parquet(statistics / "scores.parquet"), release.normalisation_of(this_run.folder))
 specs = [read_model_spec(model) for model in this_run.params.models]
 caution = warnings(this_run.folder, specs, this_run.params.judge, generated(rows)["prompt_id"].nunique())
 release.write_release(this_run.folder, scores, names, model_rows(specs), caution)

@@ -9,10 +9,10 @@ import io
 import sys
 from pathlib import Path
 
+from parliabench_utils.run.artefacts import without_credentials
 from parliabench_utils.run.params import SCHEMAS, Common, parse_setting
 from parliabench_utils.run.project import lend_home
 from parliabench_utils.run.runner import StageFailed, Stopped, run_notebook
-from parliabench_utils.run.scrubbing import without_credentials
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -103,7 +103,7 @@ def _fetch_corpus(options: argparse.Namespace) -> None:
 
 
 def _fetch_models(options: argparse.Namespace) -> None:
-    from parliabench_utils.models.fetch import fetch_model
+    from parliabench_utils.models.loading import fetch_model
 
     for name in options.names:
         print(f"{name}: revision {fetch_model(name)}")
@@ -122,7 +122,7 @@ def _annotate(options: argparse.Namespace) -> None:
 
 
 def _import_published(options: argparse.Namespace) -> None:
-    from parliabench_utils.results.published_speeches import import_published
+    from parliabench_utils.results.release import import_published
     from parliabench_utils.run.project import outputs_root
 
     folder = outputs_root() / Common(run=options.run).run
@@ -134,8 +134,8 @@ def _import_published(options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace) -> None:
     from parliabench_utils.results.report import headline
-    from parliabench_utils.run.makers import check_inputs
     from parliabench_utils.run.project import outputs_root
+    from parliabench_utils.run.record import check_inputs
 
     folder = outputs_root() / Common(run=options.run).run
     printed = headline(folder)

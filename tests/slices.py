@@ -41,11 +41,7 @@ def chosen_settings(stage: str) -> dict[str, object]:
 
 def command(stage: str, run: str, **settings: object) -> list[str]:
     """The runner's command line for a stage of the slice."""
-    options = [
-        part
-        for key, value in (chosen_settings(stage) | settings).items()
-        for part in ("--set", f"{key}={_yaml(value)}")
-    ]
+    options = [part for key, value in (chosen_settings(stage) | settings).items() for part in ("--set", f"{key}={_yaml(value)}")]
     return [sys.executable, "-m", "parliabench_utils", "run", stage, "--profile", "demo", "--run", run, *options]
 
 
@@ -61,9 +57,7 @@ def run_stage(stage: str, outputs: Path, run: str = "slice", **settings: object)
 def run_all(outputs: Path, run: str = "slice", **settings: object) -> dict[str, str]:
     """All nine stages in order: stage → what it printed."""
     return {
-        stage: run_stage(
-            stage, outputs, run, **{k: v for k, v in settings.items() if k in schema_of(stage).model_fields}
-        )
+        stage: run_stage(stage, outputs, run, **{k: v for k, v in settings.items() if k in schema_of(stage).model_fields})
         for stage in STAGES
     }
 

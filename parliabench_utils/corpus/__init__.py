@@ -4,7 +4,7 @@
 >>> speeches = read_corpus("ParlaMint-GB.TEI")      # doctest: +SKIP
 """
 
-from parliabench_utils.corpus.safe_xml import CorpusError
 from parliabench_utils.corpus.tei import read_corpus
+from parliabench_utils.corpus.xml import CorpusError
 
 __all__ = ["CorpusError", "read_corpus"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
+
 # --- questions ------------------------------------------------------------------------------------------------------
 _NUMBER = r"(?:T?\d{1,3}\.|\([a-z]\))"  # Commons: "4.", topical "T2.", parts "(a)"
 _COMMONS_QUESTION = re.compile(rf"{_NUMBER}\s")
@@ -155,9 +156,7 @@ def clean_speeches(speeches: "pd.DataFrame") -> tuple["pd.DataFrame", list[dict[
     Questions and procedure keep their words. A speech of which nothing is left becomes procedure.
     """
     is_speech = (speeches["kind"] == "speech").tolist()
-    outcomes = [
-        remove_noise(text) if speech else (text, []) for text, speech in zip(speeches["text"], is_speech, strict=True)
-    ]
+    outcomes = [remove_noise(text) if speech else (text, []) for text, speech in zip(speeches["text"], is_speech, strict=True)]
     rows = [
         {"id": identity, "rule": f"noise: {rule}", "text": text}
         for identity, (_, removed) in zip(speeches["speech_id"], outcomes, strict=True)

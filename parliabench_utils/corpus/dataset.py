@@ -2,19 +2,38 @@
 
 >>> kept, dropped = keep_speeches(speeches, KeepRules(min_words=8))               # doctest: +SKIP
 >>> train, test = split(kept, share=0.8, by="by-debate", seed=42)                 # doctest: +SKIP
+
+What a split lets through: test speeches with a near-copy, a neighbour in the debate or their own speaker in training.
+
+The paper splits single speeches at random and does not look (section 5.2); notebook 02 shows all four splits.
+
+>>> told = "I beg to ask the Minister how many buses run to the village on a Sunday"
+>>> copies(shingles([told + " in winter."]), shingles(["Order.", told + "?"]))[1].tolist()
+[1]
+
+The data set's card, `README.md`, written from the run's own files and counts (notebook 02).
+
+>>> write_card(folder, kept, facts, parameters, speeches.attrs)      # doctest: +SKIP
 """
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parliabench_utils.corpus.cleaning import plain_quotes, procedural_rule
-from parliabench_utils.corpus.organisations import PRESIDING, UK_HOUSES
-from parliabench_utils.corpus.sittings import SEVERAL_SPEAKERS
+from parliabench_utils.corpus.people import PRESIDING, UK_HOUSES
+from parliabench_utils.corpus.tei import SEVERAL_SPEAKERS
+from parliabench_utils.run.artefacts import markdown_table, markdown_text, write_text
+from parliabench_utils.run.record import row_count
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from scipy.sparse import csr_matrix
+
 
 _UNUSUAL = re.compile("[^\x00-\x7f—–…£€½éèêáíóöüçñ]")
 SPLITS = ("random", "by-debate", "by-speaker", "by-date")
@@ -67,9 +86,7 @@ def keep_speeches(speeches: "pd.DataFrame", rules: KeepRules) -> tuple["pd.DataF
         counts = dropped["rule"].value_counts()
         shown = ", ".join(f"{rule} {n}" for rule, n in counts.items())
         remedy = _remedy(counts.index[0], rules, left, frame.loc[reason == counts.index[0], "n_words"])
-        raise ValueError(
-            f"no speech is left of {len(frame)} utterances ({shown}): most fell to {counts.index[0]!r}: {remedy}"
-        )
+        raise ValueError(f"no speech is left of {len(frame)} utterances ({shown}): most fell to {counts.index[0]!r}: {remedy}")
     return frame[~gone].reset_index(drop=True), dropped.reset_index(drop=True)
 
 
@@ -247,3 +264,169 @@ def human_rows(prompts: list[dict], speeches: dict[str, str], seed: int) -> list
         }
         for prompt in prompts
     ]
+
+
+RUN = 8  # words: shorter runs are the House's formulas ("I am grateful to my hon. Friend for")
+COLUMNS = 2**22  # runs are hashed to so many numbers: two runs of a pair of speeches hardly ever meet by chance
+
+
+def shingles(texts: Sequence[str], n: int = RUN) -> "csr_matrix":
+    """Return which runs of `n` words each text has, hashed: a sparse 0/1 matrix (n_texts, 2**22), case and marks ignored."""
+    import numpy as np
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    vectorizer = HashingVectorizer(
+        ngram_range=(n, n),
+        n_features=COLUMNS,
+        token_pattern=r"\w+",
+        binary=True,
+        norm=None,
+        alternate_sign=False,
+        dtype=np.float32,
+    )
+    return vectorizer.transform(texts)
+
+
+def copies(test: "csr_matrix", train: "csr_matrix", block: int = 512) -> tuple["np.ndarray", "np.ndarray"]:
+    """Return for each test text the largest share of its runs that one training text has too, in [0, 1], and that text's row.
+
+    Both arrays have shape (n_test,). A text too short for a run has share 0, and the row means nothing where the share is 0.
+    """
+    import numpy as np
+
+    columns, sizes = train.T.tocsr(), np.maximum(test.getnnz(axis=1), 1)
+    shared = [test[start : start + block] @ columns for start in range(0, test.shape[0], block)]
+    most = [part.max(axis=1).toarray().ravel() for part in shared]
+    rows = [np.asarray(part.argmax(axis=1)).ravel() for part in shared]
+    return np.concatenate([*most, []]) / sizes, np.concatenate([*rows, []]).astype(int)
+
+
+def leak_table(kept: "pd.DataFrame", divided: Mapping[str, tuple], near: float) -> "pd.DataFrame":
+    """Return a row a split of `kept`: sizes, and shares of the test speeches that have something of theirs in training.
+
+    `near_copy`: at least the share `near` of the speech's runs of eight words is in one training speech; `same_debate`,
+    `same_speaker`, `same_day` say it themselves; `copy_or_debate` is either of the first two.
+    """
+    import pandas as pd
+
+    runs = shingles(kept["text"].tolist())
+    place = pd.Series(range(len(kept)), index=kept["speech_id"])
+    table = {}
+    for by, (train, test) in divided.items():
+        share, _ = copies(runs[place[test["speech_id"]]], runs[place[train["speech_id"]]])
+        found = companions(train, test).assign(near_copy=share >= near)
+        found["copy_or_debate"] = found["near_copy"] | found["same_debate"]
+        order = ["near_copy", "same_debate", "copy_or_debate", "same_speaker", "same_day"]
+        table[by] = {"train": len(train), "test": len(test)} | found[order].mean().round(6).to_dict()
+    return pd.DataFrame(table).T.astype({"train": int, "test": int})
+
+
+def companions(train: "pd.DataFrame", test: "pd.DataFrame") -> "pd.DataFrame":
+    """Return for each test speech whether its debate, its speaker and its day are in training too."""
+    import pandas as pd
+
+    keys = {
+        "same_debate": debate_of,
+        "same_speaker": lambda rows: rows["speaker_id"],
+        "same_day": lambda rows: rows["date"],
+    }
+    return pd.DataFrame({name: key(test).isin(set(key(train))) for name, key in keys.items()})
+
+
+def closest_copies(train: "pd.DataFrame", test: "pd.DataFrame", k: int = 3) -> "pd.DataFrame":
+    """Return the `k` test speeches most like a training speech word for word: share of their runs, both texts, both debates."""
+    share, rows = copies(shingles(test["text"].tolist()), shingles(train["text"].tolist()))
+    top = (-share).argsort(kind="stable")[:k]
+    found = test.iloc[top][["section", "text"]].reset_index(drop=True).assign(share=share[top])
+    twins = train.iloc[rows[top]].reset_index(drop=True)
+    found = found.assign(training_section=twins["section"], training_text=twins["text"])
+    return found[found["share"] > 0].rename(columns={"section": "test_section", "text": "test_text"})
+
+
+DATA_FILES = ("train.jsonl", "test.jsonl", "prompts.jsonl", "references.jsonl", "dropped.csv")
+NOT_OF_THE_DATA = ("run", "profile", "data_root", "models", "types", "n_threads", "offline", "topic_url")  # parameters
+
+_HEADER = """---
+license: cc-by-4.0
+language: en
+task_categories: [text-generation]
+configs:
+- config_name: speeches
+  default: true
+  data_files:
+  - {split: train, path: train.jsonl}
+  - {split: test, path: test.jsonl}
+- config_name: prompts
+  data_files: prompts.jsonl
+- config_name: references
+  data_files: references.jsonl
+---
+"""
+_METHODS = {
+    "direct": "mapped from the corpus's CAP topic by the paper's Table 4 (score 1)",
+    "embedding": "the domain whose descriptions are nearest to speech and heading by sentence embedding (score: centred cosine)",
+    "kevlar": "the EuroVoc classifier KEVLAR (score: the concept's, or the sum where `topic_rule` is sum)",
+    "transformers": "a sequence classifier with EuroVoc labels (score: probability, or the sum where `topic_rule` is sum)",
+}
+
+
+def write_card(
+    folder: Path,
+    kept: "pd.DataFrame",
+    facts: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    corpus: Mapping[str, Any],
+) -> None:
+    """Write `folder/README.md`. The data files must be there.
+
+    `facts` are counts by name, `parameters` those of notebook 02, `corpus` what `read_corpus` says of its root (title, edition).
+    """
+    from parliabench_utils.corpus.overview import party_table
+
+    made_with = {key: value for key, value in parameters.items() if key not in NOT_OF_THE_DATA}
+    methods = [f"- `{name}`: {_METHODS[name]}" for name in sorted(kept["topic_method"].unique())]
+    parts = [
+        _HEADER,
+        "# Parliamentary speeches in ParliaBench's format\n",
+        _summary(kept, corpus),
+        "## Numbers\n" + _table(("what", "value"), facts.items()),
+        "## Affiliations\n" + _table(party_table(kept).columns, party_table(kept).itertuples(index=False)),
+        "Party is the speaker's on the day of the speech, orientation the party's in the corpus.\n",
+        "## Topics\n`Topic` is one of EuroVoc's 21 domains. `topic_method` says how it was found, `topic_score` how surely:\n",
+        "\n".join(methods) + "\n",
+        "## Prompts and references\n"
+        "`Prompts` are the questions that a speech answers. In `prompts.jsonl` the generic instruction is ParliaBench's own wording; "
+        "`weight` undoes the oversampling of small parties, by party, House and kind. References are training speeches of the "
+        "prompt's context, never from its own debate or by its own speaker.\n",
+        "## Made with\n" + _table(("parameter", "value"), made_with.items()),
+        "## Files\n" + _table(("file", "rows", "SHA-256 of the file"), [_file(folder / name) for name in DATA_FILES]),
+        "The run's manifest hashes JSONL by its rows, so its values differ from these.\n",
+    ]
+    write_text(folder / "README.md", "\n".join(parts))
+
+
+def _summary(kept: "pd.DataFrame", corpus: Mapping[str, Any]) -> str:
+    days = kept["date"].dt.date
+    title = markdown_text(f"{corpus['title']}, edition {corpus['edition']}")
+    if "invented" in title:
+        source = f"Source: {title}: every member, place, case and word is made up (CC BY 4.0)."
+    else:
+        source = f"Source: {title}, of the ParlaMint corpora (CC BY 4.0, CLARIN)."
+        if corpus["corpus_id"] == "ParlaMint-GB":
+            source += " Contains Parliamentary information licensed under the Open Parliament Licence v3.0."
+    return (
+        f"{len(kept):,} speeches by {kept['speaker_id'].nunique():,} speakers of {kept['party'].nunique()} affiliations, "
+        f"{days.min()} to {days.max()}. {source}\n"
+    )
+
+
+def _table(header, rows) -> str:
+    return markdown_table(header, [map(_shown, row) for row in rows])
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if type(value) is int else str(value)
+
+
+def _file(path: Path) -> tuple[str, int | None, str]:
+    return path.name, row_count(path), hashlib.sha256(path.read_bytes()).hexdigest()

@@ -26,7 +26,7 @@ from urllib.parse import urljoin, urlsplit
 from urllib.request import Request, urlopen
 
 from parliabench_utils.run.artefacts import write_json, write_text
-from parliabench_utils.run.progress import progress
+from parliabench_utils.run.notebook import progress
 from parliabench_utils.run.project import project_root
 
 ITEM_PAGES = {
@@ -186,11 +186,7 @@ def _retrieve(link: str, archive: Path, checksum: str | None, by_hand: str) -> N
         # ValueError is pooch's word for a file whose checksum is another one.
         raise FetchError(f"{link} was not fetched ({error}). {by_hand}") from error
     _note(archive)
-    print(
-        f"checked against {checksum}"
-        if checksum
-        else "no checksum is known of it: gzip's own is read, its SHA-256 noted"
-    )
+    print(f"checked against {checksum}" if checksum else "no checksum is known of it: gzip's own is read, its SHA-256 noted")
 
 
 def _note(archive: Path) -> str:
@@ -232,9 +228,7 @@ def download(url: str, output_file: str, _pooch: object = None) -> None:
         except HTTPError as error:
             if error.code == 416:  # there is nothing after what we have, so it is not a piece of what is there now
                 _forget(partial)
-            elif (
-                error.code not in TRY_AGAIN and error.code < 500
-            ):  # the server has no such address, or wants no more of us
+            elif error.code not in TRY_AGAIN and error.code < 500:  # the server has no such address, or wants no more of us
                 raise
             problem = error
         except (OSError, HTTPException) as error:
@@ -265,9 +259,7 @@ def _go_on(url: str, partial: Path) -> str | None:
         if answer.status == 206 and (problem := _does_not_go_on(answer.headers, have, whole)):
             _forget(partial)
             return f"the server went on with something else ({problem}); begun anew"
-        have = (
-            have if answer.status == 206 else 0
-        )  # a server without ranges, or with another file by now, sends everything
+        have = have if answer.status == 206 else 0  # a server without ranges, or with another file by now, sends everything
         size = have + int(answer.headers.get("Content-Length") or 0)
         if size > ARCHIVE_BYTES:
             raise TooMuch(f"{size / 1e9:,.1f} GB are announced; a release has far less")
@@ -423,9 +415,7 @@ class _Unpacked:
         while self.read(CHUNK):
             pass
         if self._end_of_data > end:
-            raise tarfile.ReadError(
-                f"there is more behind the tar's end at byte {end:,}, or a broken head stands there"
-            )
+            raise tarfile.ReadError(f"there is more behind the tar's end at byte {end:,}, or a broken head stands there")
         if self._length < end + tarfile.BLOCKSIZE:
             raise tarfile.ReadError("it is cut off: the tar has no end")
 

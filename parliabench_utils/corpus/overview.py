@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parliabench_utils.corpus import cleaning
-from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
-from parliabench_utils.corpus.people import Person
-from parliabench_utils.corpus.safe_xml import TEI, CorpusError, read_xml
+from parliabench_utils.corpus.people import ORIENTATION_SCALE, Person
 from parliabench_utils.corpus.topics import CAP_TO_EUROVOC, EUROVOC_DOMAINS, UNREACHABLE
+from parliabench_utils.corpus.xml import TEI, CorpusError, read_xml
 
 if TYPE_CHECKING:
     import pandas as pd
     from lxml import etree
     from matplotlib.figure import Figure
+
 
 PAPER_TABLE_3 = Path(__file__).parents[1] / "results/paper_tables/table03_parties.csv"
 
@@ -98,9 +98,7 @@ def questions_by_rule(speeches: "pd.DataFrame") -> "pd.DataFrame":
     return groups.agg(fired=("rule", "size"), answered=("answered", "sum"), goes_on_as_a_speech=("speech", "sum"))
 
 
-def examples_of_rules(
-    rows: "pd.DataFrame", names: Iterable[str] = (), n: int = 3, max_chars: int = 90
-) -> "pd.DataFrame":
+def examples_of_rules(rows: "pd.DataFrame", names: Iterable[str] = (), n: int = 3, max_chars: int = 90) -> "pd.DataFrame":
     """Return how often each rule of `rows` (columns `rule`, `text`) fired, with up to `n` different texts.
 
     `names` are the rules that there are; those that never fired are shown with a count of 0.

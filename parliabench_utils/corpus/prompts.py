@@ -5,9 +5,24 @@ question that the speech answered. Only prompts with enough training speeches of
 speakers, can be scored against references, so only those are drawn.
 
     >>> prompts, report = draw_prompts(train, test, PromptRules(n_prompts=18), seed=42)     # doctest: +SKIP
+
+The human speeches that a generated one is compared with (section 4.1, note on BERTScore and MoverScore; notebook 02).
+
+Chosen once per prompt, the same for every model and for the members: of the training speeches in the prompt's context, not from
+its own debate and not by its own speaker, the k nearest to the prompt's instruction and section.
+
+    >>> references = choose_references(prompts, Contexts(train), SentenceEncoder(), k=3, min_speeches=3)     # doctest: +SKIP
+
+Training speeches to show a base model, or to stand in its place: the rows `few-shot` and `retrieval` of notebook 04.
+
+A prompt's examples are the training speeches of its context nearest to it, as its references are (`references.py`), but none of
+the references themselves: copying an example must not be scored against that example.
+
+    >>> examples = nearest_examples(prompts, train, references, encoder, k=3)       # doctest: +SKIP
+    >>> [row["Party"] for row in examples["u1.generic"]]                            # doctest: +SKIP
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +32,7 @@ from parliabench_utils.models.prompting import instruction
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+
 
 # From the narrowest context to the widest: the first one with enough training speeches is the prompt's.
 CONTEXT_LEVELS = (("Party", "Topic", "House"), ("Party", "Topic"), ("Party",))
@@ -93,9 +109,7 @@ def draw_prompts(
     prompts += _draw(rest, rules.n_prompts - len(prompts), "generic", rules, contexts, rng, report)
     if not prompts:
         least = rules.min_context_speeches
-        raise ValueError(
-            f"no prompt can be drawn: none of {len(test)} test speeches has {least} training speeches of its context"
-        )
+        raise ValueError(f"no prompt can be drawn: none of {len(test)} test speeches has {least} training speeches of its context")
     report |= {"drawn": len(prompts), "questions": sum(prompt["kind"] == "question" for prompt in prompts)}
     prompts.sort(key=lambda prompt: prompt["prompt_id"])
     _add_weights(prompts, test)
@@ -106,8 +120,7 @@ def draw_prompts(
 def _draw(pool, n: int, kind: str, rules: PromptRules, contexts: Contexts, rng, report: dict) -> list[dict[str, Any]]:
     """Return up to `n` prompts: first each stratum's places, then whatever is left, in a shuffled order."""
     queues = {
-        name: iter(rows.iloc[rng.permutation(len(rows))].to_dict("records"))
-        for name, rows in pool.groupby(["Party", "House"])
+        name: iter(rows.iloc[rng.permutation(len(rows))].to_dict("records")) for name, rows in pool.groupby(["Party", "House"])
     }
     drawn = []
     for name, places in _share_out(pool, n, rules.min_per_party if kind == "generic" else 0).items():
@@ -192,3 +205,72 @@ def _add_shards(prompts: list[dict], n_shards: int, rng) -> None:
         raise ValueError(f"n_shards is {n_shards}, but {len(prompts)} prompts were drawn: a shard would be empty")
     for place, index in enumerate(rng.permutation(len(prompts))):
         prompts[index]["shard"] = place % n_shards
+
+
+def choose_references(
+    prompts: list[dict[str, Any]], contexts: Contexts, encoder, k: int, min_speeches: int
+) -> list[dict[str, Any]]:
+    """Return rows `prompt_id, rank, speech_id, similarity` (rank from 1; cosine in [-1, 1], equal ones by id).
+
+    `min_speeches` is what made a context wide enough when prompts were drawn (at least `k`). Raises ValueError where it is not.
+    """
+    if min_speeches < k:
+        raise ValueError(f"min_context_speeches {min_speeches} is below n_references {k}")
+
+    found = [contexts.level(prompt, min_speeches) for prompt in prompts]
+    if None in found:
+        lacking = prompts[found.index(None)]["prompt_id"]
+        raise ValueError(f"prompt {lacking}: its context has fewer than {min_speeches} training speeches")
+    return nearest(prompts, [rows for _, rows in found], contexts, encoder, k)
+
+
+def nearest(
+    prompts: list[dict[str, Any]], rows_of: Sequence["np.ndarray"], contexts: Contexts, encoder, k: int
+) -> list[dict[str, Any]]:
+    """As `choose_references`, from the training rows `rows_of[i]` for prompt i; fewer than `k` where there are fewer."""
+    import numpy as np
+
+    queries = encoder.encode([_query(prompt) for prompt in prompts])
+    candidates = np.unique(np.concatenate(rows_of)) if len(rows_of) else np.array([], dtype=int)
+    vectors = dict(zip(candidates, encoder.encode(contexts.train["Speech"].iloc[candidates].tolist()), strict=True))
+    ids = contexts.train["speech_id"]
+    chosen = []
+    for prompt, query, rows in zip(prompts, queries, rows_of, strict=True):
+        similarity = {i: round(float(vectors[i] @ query), 6) for i in rows}
+        first = sorted(rows, key=lambda i: (-similarity[i], ids.iat[i]))[:k]
+        for rank, i in enumerate(first, start=1):
+            row = {"prompt_id": prompt["prompt_id"], "rank": rank, "speech_id": ids.iat[i], "similarity": similarity[i]}
+            chosen.append(row)
+    return chosen
+
+
+def _query(prompt: dict[str, Any]) -> str:
+    section = prompt["Section"]  # None, or a table's NaN, in a debate without a heading
+    return f"{prompt['instruction']} {section}" if isinstance(section, str) else prompt["instruction"]
+
+
+def nearest_examples(
+    prompts: list[dict[str, Any]], train: list[dict[str, Any]], references: list[dict[str, Any]], encoder, k: int
+) -> dict[str, list[dict[str, Any]]]:
+    """`prompt_id` → the rows of `train` for its k examples, nearest first; never of the prompt's own debate or speaker.
+
+    Fewer than k where the prompt's party has no more.
+    """
+    import pandas as pd
+
+    if not train:
+        return {prompt["prompt_id"]: [] for prompt in prompts}
+    contexts = Contexts(pd.DataFrame(train))
+    taken: dict[str, set[str]] = {}
+    for row in references:
+        taken.setdefault(row["prompt_id"], set()).add(row["speech_id"])
+    wanted = k + max(map(len, taken.values()), default=0)
+    levels = [contexts.level(prompt, wanted) for prompt in prompts]
+    rows_of = [level[1] if level else contexts.widest(prompt) for level, prompt in zip(levels, prompts, strict=True)]
+    near = nearest(prompts, rows_of, contexts, encoder, wanted)
+    by_id = {row["speech_id"]: row for row in train}
+    found: dict[str, list[dict[str, Any]]] = {prompt["prompt_id"]: [] for prompt in prompts}
+    for row in near:
+        if row["speech_id"] not in taken.get(row["prompt_id"], ()) and len(found[row["prompt_id"]]) < k:
+            found[row["prompt_id"]].append(by_id[row["speech_id"]])
+    return found

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pandas as pd
 
-from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
+from parliabench_utils.corpus.people import ORIENTATION_SCALE
 from parliabench_utils.metrics.judge import Question, speech_question
-from parliabench_utils.models.judge_prompting import DIMENSIONS, JudgeSpec, judge_prompts
+from parliabench_utils.metrics.judge_prompts import DIMENSIONS, JudgeSpec, judge_prompts
 from parliabench_utils.run.artefacts import Row
-from parliabench_utils.run.seeds import row_seed
+from parliabench_utils.run.record import row_seed
 
 FILLER = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut labore et dolore magna aliqua"
 # A control and the dimensions in which a sound judge must put it below the human speech that it was made from.
@@ -51,9 +51,7 @@ def failure_table(frame: pd.DataFrame) -> pd.DataFrame:
     table = groups.agg(n_judged=("failed", "size"), n_failed=("failed", "sum"), mean_attempts=("attempts", "mean"))
     table["failure_rate"] = table["n_failed"] / table["n_judged"]
     failed = frame[frame["score"].isna()].groupby(["model", "type", "dimension"])["parse_status"]
-    reasons = {
-        key: "; ".join(f"{s} {n}" for s, n in group.value_counts().sort_index().items()) for key, group in failed
-    }
+    reasons = {key: "; ".join(f"{s} {n}" for s, n in group.value_counts().sort_index().items()) for key, group in failed}
     table["reasons"] = [reasons.get(key, "") for key in table.index]
     columns = ["n_judged", "n_failed", "failure_rate", "reasons", "mean_attempts"]
     return table[columns].reset_index()
@@ -100,9 +98,7 @@ def _distance(one: Row, other: Row) -> int:
     return 0 if None in steps else abs(steps[0] - steps[1])
 
 
-def control_questions(
-    speeches: list[Row], others: list[Row], spec: JudgeSpec, points: int, seed: int
-) -> list[list[Question]]:
+def control_questions(speeches: list[Row], others: list[Row], spec: JudgeSpec, points: int, seed: int) -> list[list[Question]]:
     """The controls of each human speech, asked in the dimensions that they must lower."""
     return [
         [_question(control, q, name) for q in judge_prompts(spec, control, points) if q.dimension in CONTROLS[name]]

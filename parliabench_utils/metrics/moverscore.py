@@ -21,9 +21,7 @@ OVER = {"mean": np.mean, "max": np.max}
 COST = ("euclidean", "squared")  # version 2's, and version 1's: score 1 - EMD
 
 
-def signature(
-    encoder: TokenEncoder, idf: bool = True, over: str = "mean", cost: str = "euclidean", fixed_idf: bool = False
-) -> str:
+def signature(encoder: TokenEncoder, idf: bool = True, over: str = "mean", cost: str = "euclidean", fixed_idf: bool = False) -> str:
     """What fixes a value."""
     source = ("fixed-texts" if fixed_idf else "candidates+references") if idf else "off"
     form = "1/(1+emd)" if cost == "euclidean" else "1-emd"

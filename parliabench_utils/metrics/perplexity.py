@@ -13,16 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from parliabench_utils.models.encoders import batches_by_length, read_batches
+from parliabench_utils.models.embeddings import batches_by_length, read_batches
 
 WINDOW, STRIDE = 1024, 512  # GPT-2's context; half of it is the least that a token in a later window sees
 POSITIONS_AT_ONCE = 128  # rows of logits that exist at a time: 128 x 50,257 float32 are 26 MB
 TEXTS_AT_ONCE = 512  # whose tokens exist at a time, so that memory does not grow with the number of speeches
 
 
-def signature(
-    model: str, tokenizer: Any, max_words: int | None = 512, window: int = WINDOW, stride: int = STRIDE
-) -> str:
+def signature(model: str, tokenizer: Any, max_words: int | None = 512, window: int = WINDOW, stride: int = STRIDE) -> str:
     """What fixes a value; `bos` names the token that every text starts with, "none" leaves the first token unscored."""
     bos = start_token(tokenizer)
     named = tokenizer.convert_ids_to_tokens(bos) if bos is not None else "none"
@@ -36,8 +34,9 @@ def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, s
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from parliabench_utils.models.encoders import from_hub, weights_fingerprint
-    from parliabench_utils.models.loading import default_device, load_model
+    from parliabench_utils.models.embeddings import from_hub, weights_fingerprint
+    from parliabench_utils.models.loading import load_model
+    from parliabench_utils.models.specs import default_device
     from parliabench_utils.run.project import project_root
 
     dtypes = {"fp32": "float32", "bf16": "bfloat16"}
@@ -152,7 +151,7 @@ def token_log_probs(
 
 
 def _encode(text: str, tokenizer: Any, bos: int | None) -> list[int]:
-    from parliabench_utils.models.encoders import clean
+    from parliabench_utils.models.embeddings import clean
 
     ids = tokenizer(clean(text), add_special_tokens=False, verbose=False)["input_ids"]
     return [bos, *ids] if bos is not None and ids else ids

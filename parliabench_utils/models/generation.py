@@ -1,4 +1,11 @@
-"""Speeches for the same prompts from every model, base and tuned: the engine of notebook 04 (paper, section 5.3).
+"""Speeches in the making: the prompts as token ids, in batches, and what becomes of each (paper, section 5.3).
+
+Used by `generation.py`, the engine of notebook 04.
+
+    drafts = draft_prompts(loaded, "baseline", prompts, settings)
+    [len(batch) for batch in even_batches(drafts, settings.batch_size)]         # [9, 9]
+
+Speeches for the same prompts from every model, base and tuned: the engine of notebook 04 (paper, section 5.3).
 
 A speech that fails a check is drawn again, up to three attempts, each with its own seed. All first attempts come before the
 second ones, so that those that failed share full batches; rows are appended batch by batch, so that a killed run goes on where
@@ -6,38 +13,175 @@ it was. In fp32 batch size, order and resuming change nothing.
 
     loaded = load_model("smollm2-135m", adapter=folder / "adapter", purpose="generate")
     generate_file(loaded, "fine-tuned", prompts, settings, checks, out / "shard-0.jsonl", seed=42)
+
+What tuning changed, before any metric: failures, length, and the words of the place. The end of notebook 04.
+
+from parliabench_utils.models.generation import parliamentary_pairs, what_changed
+what_changed(speeches, human, kept)         # a row a model and measure, a column a type, the members' own beside them
 """
 
 import json
+import re
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from parliabench_utils.models.drafts import (
-    RETRIEVAL,
-    Draft,
-    Examples,
-    GenerationSettings,
-    draft_prompts,
-    even_batches,
-)
-from parliabench_utils.models.gguf import GgufModel
-from parliabench_utils.models.loading import LoadedModel, load_model, read_model_spec
-from parliabench_utils.models.prompting import stop_ids
-from parliabench_utils.models.sampling import decode_batch
-from parliabench_utils.models.server import ServerModel
-from parliabench_utils.models.validation import (
-    NO_ANSWER,
-    ValidationSettings,
-    own_tokens,
-    similarity_to_prompt,
-    validate_speech,
-)
+from parliabench_utils.models.backends import GgufModel, Sampling, ServerModel, decode_batch
+from parliabench_utils.models.loading import load_model
+from parliabench_utils.models.prompting import encode, render_prompt, stop_ids
+from parliabench_utils.models.specs import LoadedModel, read_model_spec
+from parliabench_utils.models.validation import NO_ANSWER, ValidationSettings, own_tokens, similarity_to_prompt, validate_speech
 from parliabench_utils.run.artefacts import ResumableJsonl, write_json
-from parliabench_utils.run.progress import progress
-from parliabench_utils.run.seeds import row_seed
+from parliabench_utils.run.notebook import progress
+from parliabench_utils.run.record import row_seed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+FEW_SHOT, RETRIEVAL = "few-shot", "retrieval"
+SENTENCE_ENDS = (".", "!", "?", '."', '!"', '?"', ".'", ".)")
+Examples = Mapping[str, Sequence[Mapping[str, Any]]]  # prompt_id -> training rows, nearest first
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """How speeches are drawn: section 5.3 and the details of the paper's project page."""
+
+    sampling: Sampling
+    min_words: int
+    max_words: int
+    max_new_tokens: int
+    batch_size: int
+    max_attempts: int
+    variants: int
+    trim_to_sentence: bool
+    few_shot_examples: int = 0
+
+    @classmethod
+    def from_params(cls, p: Any) -> "GenerationSettings":
+        """The generation part of notebook 04's parameters."""
+        return cls(
+            sampling=Sampling(p.temperature, p.top_p, p.repetition_penalty),
+            min_words=p.min_words,
+            max_words=p.max_words,
+            max_new_tokens=p.max_new_tokens,
+            batch_size=p.batch_size,
+            max_attempts=p.max_attempts,
+            variants=p.variants_per_prompt,
+            trim_to_sentence=p.trim_to_sentence,
+            few_shot_examples=p.few_shot_examples,
+        )
+
+    def examples_needed(self, kinds: Sequence[str]) -> int:
+        """Training speeches a prompt for the given types: those that are shown, or one for each draw of a retrieval."""
+        shown = self.few_shot_examples if FEW_SHOT in kinds else 0
+        return max(shown, self.max_attempts * self.variants if RETRIEVAL in kinds else 0)
+
+
+@dataclass
+class Draft:
+    """One speech: its prompt, its newest attempt, and the attempts that were rejected."""
+
+    prompt: dict[str, Any]
+    variant: int
+    ids: list[int]
+    examples: Sequence[Mapping[str, Any]] = ()
+    speech: str | None = None
+    seed: int = 0
+    finish_reason: str = ""
+    trimmed: bool = False
+    attempts: int = 0
+    seconds: float = 0.0
+    rejected: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What the row is joined by."""
+        return self.prompt["prompt_id"], self.variant
+
+    def failed_before(self, attempt: int) -> bool:
+        """Whether all attempts before this one were rejected: then the speech takes part in it."""
+        return sum(row["attempt"] < attempt for row in self.rejected) == attempt - 1
+
+    def take(self, text: str, attempt: int, seed: int, finish_reason: str, seconds: float, trim: bool) -> None:
+        """Note a new attempt's text; what an earlier run rejected at this attempt or later is forgotten."""
+        self.rejected = [row for row in self.rejected if row["attempt"] < attempt]
+        self.speech, self.trimmed = trim_to_sentence(text) if trim and finish_reason == "length" else (text, False)
+        self.attempts, self.seed, self.finish_reason = attempt, seed, finish_reason
+        self.seconds = round(seconds, 3)
+
+    def reject(self, reasons: list[str]) -> None:
+        """Move the newest attempt to the rejected ones."""
+        kept = ("finish_reason", "trimmed", "seconds")
+        row = {"attempt": self.attempts, "reasons": reasons, "speech": self.speech}
+        self.rejected.append(row | {name: getattr(self, name) for name in kept})
+        self.speech = None
+
+    def as_row(self, model: str, kind: str) -> dict[str, Any]:
+        """A row of `shard-k.jsonl`; `generated_speech` is null where no attempt passed the checks."""
+        spent = sum(row["seconds"] for row in self.rejected) + (self.seconds if self.speech is not None else 0)
+        return {
+            "prompt_id": self.prompt["prompt_id"],
+            "variant": self.variant,
+            "model": model,
+            "type": kind,
+            "generated_speech": self.speech,
+            "n_words": len(self.speech.split()) if self.speech else 0,
+            "attempts": self.attempts,
+            "rejections": [row["reasons"] for row in self.rejected],
+            "seed": self.seed,
+            "finish_reason": self.finish_reason,
+            "trimmed": self.trimmed if self.speech else False,
+            "seconds": round(spent, 3),
+        }
+
+
+def trim_to_sentence(text: str) -> tuple[str, bool]:
+    """`text` up to its last whole sentence, and whether something was cut. A text without any is returned as it is.
+
+    The splitter knows "hon." and "St. Ives", which a search for the last full stop would take for an end.
+    """
+    import nupunkt
+
+    if text.rstrip().endswith(SENTENCE_ENDS):
+        return text, False
+    sentences = nupunkt.sent_tokenize(text)
+    if len(sentences) < 2:
+        return text, False
+    return text[: text.rindex(sentences[-1])].rstrip(), True
+
+
+def draft_prompts(
+    loaded: LoadedModel, kind: str, prompts: list[dict], settings: GenerationSettings, examples: Examples | None = None
+) -> list[Draft]:
+    """Every (prompt, variant) with its token ids, shortest first so that a batch has little padding.
+
+    A few-shot prompt shows the prompt's nearest examples as earlier turns. A retrieval needs no tokens.
+    """
+    drafts = []
+    for prompt in prompts:
+        near = (examples or {}).get(prompt["prompt_id"], ())
+        shown = near[: settings.few_shot_examples] if kind == FEW_SHOT else ()
+        ids = [] if kind == RETRIEVAL else _prompt_ids(loaded, prompt, settings, shown)
+        drafts += [Draft(prompt, variant, ids, near) for variant in range(settings.variants)]
+    return sorted(drafts, key=lambda draft: (len(draft.ids), draft.key))
+
+
+def _prompt_ids(loaded: LoadedModel, prompt: dict, settings: GenerationSettings, shown: Sequence) -> list[int]:
+    limits = {"min_words": settings.min_words, "max_words": settings.max_words}
+    return encode(loaded.tokenizer, render_prompt(loaded.spec, loaded.tokenizer, prompt, examples=shown, **limits))
+
+
+def even_batches(drafts: list[Draft], batch_size: int) -> list[list[Draft]]:
+    """As few batches as `batch_size` allows, of nearly equal size. Fixed by the whole list, so a restart has the same."""
+    count = -(-len(drafts) // batch_size)
+    edges = [round(i * len(drafts) / count) for i in range(count + 1)] if count else [0]
+    return [drafts[a:b] for a, b in pairwise(edges)]
+
 
 OUT_OF_MEMORY = (
     "out of memory while {name} generates: halve batch_size (in fp32 it changes no text), lower max_new_tokens, or take "
@@ -53,9 +197,7 @@ def load_speaker(name: str, kind: str, folder: Path, precision: str | None = Non
     return load_model(name, adapter=adapter, purpose="generate", precision=precision)
 
 
-def answer(
-    loaded: LoadedModel, prompts: list[list[int]], seeds: list[int], settings: GenerationSettings
-) -> list[tuple[str, str]]:
+def answer(loaded: LoadedModel, prompts: list[list[int]], seeds: list[int], settings: GenerationSettings) -> list[tuple[str, str]]:
     """Text and finish reason of each prompt, by whatever runs the model. Leaked special tokens stay visible in the text.
 
     MemoryError says what to change.
@@ -80,9 +222,7 @@ def retrieved(drafts: list[Draft], attempt: int, settings: GenerationSettings) -
     return [(text.strip(), "retrieved") for text in texts]
 
 
-def draw_batch(
-    loaded: LoadedModel, kind: str, drafts: list[Draft], attempt: int, settings: GenerationSettings, seed: int
-) -> None:
+def draw_batch(loaded: LoadedModel, kind: str, drafts: list[Draft], attempt: int, settings: GenerationSettings, seed: int) -> None:
     """Draw one speech for each draft. The seed names prompt, variant and attempt, not the model: all start alike."""
     seeds = [row_seed(seed, *draft.key, attempt) for draft in drafts]
     began = time.perf_counter()
@@ -144,9 +284,7 @@ def _restore(drafts: list[Draft], rows: Iterable[dict[str, Any]]) -> None:
         draft.rejected.append({name: value for name, value in row.items() if name not in ("prompt_id", "variant")})
 
 
-def _round(
-    loaded, kind, drafts, attempt, settings, checks, seed, log: ResumableJsonl, rejected: ResumableJsonl
-) -> None:
+def _round(loaded, kind, drafts, attempt, settings, checks, seed, log: ResumableJsonl, rejected: ResumableJsonl) -> None:
     """One attempt for all drafts whose earlier ones failed. The batches are cut from all of them, done or not."""
     last = attempt == settings.max_attempts
     batches = even_batches([draft for draft in drafts if draft.failed_before(attempt)], settings.batch_size)
@@ -222,3 +360,74 @@ def determinism(fingerprints: dict[str, str]) -> str:
     if all(any(word in fingerprint for word in steady) for fingerprint in fingerprints.values()):
         return "fp32: the same texts at any batch size, order and after a restart"
     return "bf16, live 4-bit or a server: the same texts only with the same batches; batch size may change them"
+
+
+# Said in the Chamber and hardly elsewhere: who is addressed, and how one speaks of the place.
+PARLIAMENTARY = re.compile(
+    r"\b(?:hon\.|(?:right )?honourable|[Nn]oble (?:Lords?|Baroness|Friend|and learned|Earl)|[Mm]y Lords|[Yy]our Lordships|"
+    r"Mr\.? (?:Deputy )?Speaker|Madam (?:Deputy )?Speaker|[Tt]he Minister|Secretary of State|[Tt]he (?:Prime Minister|Chancellor)|"
+    r"[Tt]h(?:e|is) House|[Tt]he Member for|[Mm]y constituen(?:cy|ts)|Opposition (?:Front )?Bench(?:es)?|Members opposite|"
+    r"I beg to move|give way)"
+)
+
+
+def parliamentary_share(text: str) -> float:
+    """Phrases of the Chamber per 100 words; 0 for an empty text."""
+    words = len(text.split())
+    return 100 * len(PARLIAMENTARY.findall(text)) / words if words else 0.0
+
+
+def what_changed(speeches: "pd.DataFrame", human: "pd.DataFrame", kept: list[str]) -> "pd.DataFrame":
+    """One row a model and measure, a column a type, and `human` where it can be said of members.
+
+    Failures are shares of all prompts; words and phrases are taken on the prompts of `kept`, the same for all.
+    """
+    import pandas as pd
+
+    own = pd.Series(_manner(human, kept), name="human")
+    frames = []
+    for model, group in speeches.groupby("model", sort=False):
+        columns = {kind: _failures(rows) | _manner(rows, kept) for kind, rows in group.groupby("type", sort=False)}
+        frames.append(pd.concat({model: pd.DataFrame(columns).join(own)}, names=["model", "measure"]))
+    return pd.concat(frames)
+
+
+def _failures(rows: "pd.DataFrame") -> dict[str, float]:
+    return {
+        "first attempt rejected, share": float((rows["rejections"].str.len() > 0).mean()),
+        "never valid, share": float(rows["generated_speech"].isna().mean()),
+        "stopped by itself, share": float((rows["finish_reason"] == "stop").mean()),
+    }
+
+
+def _manner(rows: "pd.DataFrame", kept: list[str]) -> dict[str, float]:
+    rows = rows[rows["prompt_id"].isin(kept)]
+    lower, median, upper = rows["n_words"].quantile([0.25, 0.5, 0.75])
+    phrases = rows["generated_speech"].map(parliamentary_share).astype(float)
+    return {
+        "words, lower quartile": lower,
+        "words, median": median,
+        "words, upper quartile": upper,
+        "phrases of the Chamber per 100 words": phrases.mean(),
+        "speeches with one or more, share": (phrases > 0).mean(),
+    }
+
+
+def parliamentary_pairs(speeches: "pd.DataFrame", kept: list[str]) -> "pd.DataFrame":
+    """Tuned against base on the prompts of `kept`: phrases of the Chamber per 100 words, and on how many prompts which has more.
+
+    Empty where a type is missing.
+    """
+    import pandas as pd
+
+    columns = ["model", "prompts", "baseline", "fine-tuned", "more often", "less often", "equal"]
+    rows = []
+    spoken = speeches[speeches["prompt_id"].isin(kept)]
+    spoken = spoken.assign(share=spoken["generated_speech"].map(parliamentary_share).astype(float))
+    for model, group in spoken.groupby("model", sort=False):
+        wide = group.pivot_table(index="prompt_id", columns="type", values="share")
+        if {"baseline", "fine-tuned"} <= set(wide):
+            change = wide["fine-tuned"] - wide["baseline"]
+            counts = [int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum())]
+            rows.append([model, len(wide), wide["baseline"].mean(), wide["fine-tuned"].mean(), *counts])
+    return pd.DataFrame(rows, columns=columns)

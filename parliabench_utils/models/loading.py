@@ -6,191 +6,46 @@ a hub is never run, and an adapter is refused when it was trained on another bas
     from parliabench_utils.models.loading import load_model
     base = load_model("smollm2-135m", purpose="score")
     base.model(**base.tokenizer("My Lords,", return_tensors="pt")).logits.shape     # (1, n_tokens, 49152)
+
+Attention of one new token without copying keys and values, for generation with models that share them among heads.
+
+Where a batch is padded, transformers repeats the keys and values of a group for each of its heads at every token: with SmolLM2 at
+batch 32 that copying takes most of a step. Here the heads of a group stand as queries of one attention, which is the same sum.
+
+    use_folded_attention(model)         # load_model does it for purpose="generate"
+
+Fetch the weights that a parameter file names, and write the revision that came into the file.
+
+Used by the command line: `python -m parliabench_utils fetch-models llama-3.1-8b flow-judge`. Afterwards notebooks run offline.
 """
 
 import json
-from dataclasses import dataclass
+import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from parliabench_utils.models.attention import use_folded_attention
-from parliabench_utils.models.packaged import (
-    SMOLLM2_SHA256,
+from parliabench_utils.models.specs import (
+    DTYPES,
+    LoadedModel,
+    ModelSpec,
+    Precision,
+    Purpose,
+    _refuse_unchecked,
+    as_spec,
+    computing_type,
     current_sha256,
+    default_device,
     file_sha256,
-    folder_sha256,
-    packaged_smollm2,
+    load_tokenizer,
     quiet_loading,
+    running_precision,
+    weights_identity,
+    weights_location,
 )
-from parliabench_utils.run.params import read_yaml
-from parliabench_utils.run.project import project_root, public_url
-
-Precision = Literal["fp32", "bf16", "nf4"]
-DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
-Purpose = Literal["score", "generate", "train"]
-Specification = TypeVar("Specification", bound=BaseModel)
-LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")  # paper section 11.2
-
-
-class ModelSpec(BaseModel):
-    """One file of `params/models/`; an unknown key or a wrong type is refused (pydantic's ValidationError names it)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    name: str  # the file's name, and the folder in outputs/
-    display: str  # as tables and figures print it
-    id: str  # the checkpoint's name on its hub; adapters remember it
-    revision: str | None = None  # commit on the hub; null until fetch-models has written what it got
-    source: Literal["packaged", "hub", "path", "server", "gguf"]
-    path: str | None = None  # source "path": a folder with safetensors; "gguf": the file, null takes the packaged one
-    server_url: str | None = None  # source "server": base address of an OpenAI-compatible API, ends in /v1
-    family: Literal["smollm2", "mistral", "llama3", "gemma2", "qwen2", "yi", "phi3"]
-    precision: Precision  # of the weights that LoRA (fp32, bf16) or QLoRA (nf4) trains on; a CPU computes in fp32
-    prequantised: bool = False  # the checkpoint itself is 4-bit, it is not quantised on loading
-    attention: Literal["sdpa", "eager"] = "sdpa"
-    system_role: bool = True  # false: the system text is put in front of the user's (Gemma 2)
-    chat_template: str | None = None  # Jinja; null takes the tokenizer's own
-    stop: list[str]  # tokens that end the assistant's turn, each one token of the vocabulary
-    lora_targets: list[str] = list(LORA_TARGETS)
-    sha256: str | None = (
-        None  # of the packaged GGUF file, of `path`'s file, or of its folder's weights (packaged.folder_sha256)
-    )
-    n_parameters: int  # for the memory estimate
-    licence: str
-
-
-@dataclass(frozen=True)
-class LoadedModel:
-    """A model in evaluation mode (or ready for PEFT), its tokenizer and what identifies both in a signature."""
-
-    model: Any
-    tokenizer: Any
-    spec: ModelSpec
-    fingerprint: str  # "id@revision precision[+adapter sha]", for signatures and manifests
-    precision: str  # as it runs: "fp32", "bf16", "nf4" or "nf4 dequantised to fp32"
-
-    @property
-    def device(self):
-        """Where inputs must go."""
-        return next(self.model.parameters()).device
-
-
-def read_specification(kind: type[Specification], folder: Path, name: str) -> Specification:
-    """`folder/<name>.yaml` as a model or judge specification. FileNotFoundError lists the names that are there.
-
-    A key given twice is refused like an unknown one; pydantic's ValidationError has a note with the file.
-    """
-    file = folder / f"{name}.yaml"
-    if not file.is_file():
-        known = ", ".join(sorted(f.stem for f in folder.glob("*.yaml")))
-        raise FileNotFoundError(f"no {folder.name[:-1]} {name!r}: {file} does not exist; known: {known}")
-    try:
-        spec = kind.model_validate(read_yaml(file))
-    except ValidationError as error:
-        error.add_note(f"in {file}")
-        raise
-    if spec.name != name:
-        raise ValueError(f"{file}: `name: {spec.name}` must be the file's own name, {name!r}")
-    return spec
-
-
-def read_model_spec(name: str, folder: Path | None = None) -> ModelSpec:
-    """Read `params/models/<name>.yaml`. FileNotFoundError lists the known models."""
-    return read_specification(ModelSpec, folder or project_root() / "params/models", name)
-
-
-def as_spec(name_or_spec: str | ModelSpec) -> ModelSpec:
-    """A specification, read from its file when only the name is given."""
-    return name_or_spec if isinstance(name_or_spec, ModelSpec) else read_model_spec(name_or_spec)
-
-
-def weights_location(spec: ModelSpec) -> dict[str, str]:
-    """Arguments of `from_pretrained` that point at the weights: a folder, or a hub name with its revision.
-
-    ValueError where the weights have not the sha256 that the specification declares, or where nothing can be held against it.
-    """
-    if spec.source == "packaged":
-        return {"pretrained_model_name_or_path": str(packaged_smollm2(spec.sha256))}
-    if spec.source == "path":
-        if not spec.path or not (project_root() / spec.path).is_dir():
-            raise FileNotFoundError(f"params/models/{spec.name}.yaml: path {spec.path!r} is not a folder")
-        folder = project_root() / spec.path
-        if spec.sha256 and (found := folder_sha256(folder)) != spec.sha256:
-            raise ValueError(f"params/models/{spec.name}.yaml: sha256 is {spec.sha256}, but {spec.path} has {found}")
-        return {"pretrained_model_name_or_path": str(folder)}
-    _refuse_unchecked(spec)
-    if spec.source == "hub":
-        return {"pretrained_model_name_or_path": spec.id} | ({"revision": spec.revision} if spec.revision else {})
-    where = (
-        f"runs on a server ({public_url(spec.server_url or '')})"
-        if spec.source == "server"
-        else "is a GGUF file for llama.cpp"
-    )
-    raise ValueError(f"model {spec.name!r} {where}; it can neither be trained nor score here")
-
-
-def _refuse_unchecked(spec: ModelSpec) -> None:
-    if spec.sha256 and spec.source in ("hub", "server"):
-        pinned = "`revision` pins it" if spec.source == "hub" else "its weights are not here"
-        raise ValueError(
-            f"params/models/{spec.name}.yaml: sha256 cannot be checked for source: {spec.source} ({pinned}); delete it"
-        )
-
-
-def weights_identity(spec: ModelSpec, model: Any) -> str:
-    """What tells the weights of a loaded base from others: a commit, or the beginning of their sha256."""
-    if spec.source == "packaged":
-        return (spec.sha256 or SMOLLM2_SHA256)[:12]
-    if spec.source == "path":
-        return folder_sha256(project_root() / spec.path)[:12]
-    return spec.revision or getattr(model.config, "_commit_hash", None) or "unpinned"
-
-
-def load_tokenizer(name_or_spec: str | ModelSpec):
-    """The tokenizer with left padding, a padding token and the specification's chat template."""
-    from transformers import AutoTokenizer
-
-    spec = as_spec(name_or_spec)
-    where = weights_location(_with_tokenizer(spec))
-    tokenizer = AutoTokenizer.from_pretrained(**where, padding_side="left", trust_remote_code=False)
-    if spec.chat_template is not None:
-        tokenizer.chat_template = spec.chat_template
-    if tokenizer.chat_template is None:
-        raise ValueError(f"params/models/{spec.name}.yaml: chat_template is null and {spec.id} ships none; write one")
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
-
-
-def _with_tokenizer(spec: ModelSpec) -> ModelSpec:
-    """Where a tokenizer is: of a served or GGUF model in `path`'s folder or on the hub, since prompts are rendered here."""
-    if spec.source == "server":
-        return spec.model_copy(update={"source": "path" if spec.path else "hub", "sha256": None})
-    if spec.source == "gguf":
-        folder = Path(spec.path).parent if spec.path else None
-        beside = folder is not None and (project_root() / folder / "tokenizer.json").is_file()
-        source = "packaged" if folder is None else "path" if beside else "hub"
-        own = spec.sha256 if source == "packaged" else None  # else it is the GGUF file's
-        return spec.model_copy(update={"source": source, "path": str(folder), "sha256": own})
-    return spec
-
-
-def default_device() -> str:
-    """`cuda` where there is one, else `cpu`."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def computing_type():
-    """What 4-bit weights are multiplied in: float32 on a CPU, where bf16 is slow without units for it and its results
-    would depend on having them; bfloat16 on a GPU."""
-    import torch
-
-    return torch.float32 if default_device() == "cpu" else torch.bfloat16
+from parliabench_utils.run.artefacts import write_text
+from parliabench_utils.run.params import read_given_text, read_yaml
+from parliabench_utils.run.project import project_root
 
 
 def load_base(spec: ModelSpec, precision: Precision):
@@ -259,20 +114,11 @@ def _check_record(adapter: Path, record: dict[str, Any], spec: ModelSpec) -> Non
     if record["precision"] != spec.precision:
         raise ValueError(f"{adapter} was trained on {record['precision']} weights, {spec.name!r} is {spec.precision}")
     if record.get("sha256") and spec.sha256 and record["sha256"] != spec.sha256:
-        raise ValueError(
-            f"{adapter} was trained on weights {record['sha256'][:12]}…, {spec.name!r} has {spec.sha256[:12]}…"
-        )
+        raise ValueError(f"{adapter} was trained on weights {record['sha256'][:12]}…, {spec.name!r} has {spec.sha256[:12]}…")
     written = record.get("files", {})
     changed = [n for n, digest in written.items() if not (adapter / n).is_file() or file_sha256(adapter / n) != digest]
     if changed:
         raise ValueError(f"{adapter}: {', '.join(changed)} changed after it was written: run notebook 03 again")
-
-
-def running_precision(spec: ModelSpec, purpose: Purpose) -> Precision:
-    """The default: fp32 on a CPU (any CPU gives the same, batch size changes nothing), bf16 on a GPU; nf4 trains in nf4."""
-    if purpose == "train" and (spec.precision == "nf4" or default_device() != "cpu"):
-        return spec.precision
-    return "fp32" if default_device() == "cpu" else "bf16"
 
 
 def _with_precision(spec: ModelSpec, wanted: Precision):
@@ -288,7 +134,7 @@ def _with_precision(spec: ModelSpec, wanted: Precision):
 
 def _served(spec: ModelSpec, adapter: Path | str | None, purpose: Purpose) -> LoadedModel:
     """A model on a server: the base under its id, a tuned one as `<name>-fine-tuned`, its adapter checked here."""
-    from parliabench_utils.models.server import ServerModel
+    from parliabench_utils.models.backends import ServerModel
 
     _refuse_unchecked(spec)
     if purpose != "generate" or not spec.server_url:
@@ -302,16 +148,14 @@ def _served(spec: ModelSpec, adapter: Path | str | None, purpose: Purpose) -> Lo
 
 def _by_llama_cpp(spec: ModelSpec, adapter: Path | str | None, purpose: Purpose) -> LoadedModel:
     """A GGUF file through llama.cpp; ValueError for an adapter, which would have to be in GGUF too."""
-    from parliabench_utils.models.gguf import GgufModel, gguf_file
+    from parliabench_utils.models.backends import GgufModel, gguf_file
 
     if purpose != "generate":
         weights_location(spec)  # raises
     if adapter is not None:
         raise ValueError(f"model {spec.name!r} is a GGUF file and takes no adapter: leave fine-tuned out of `types`")
     file = gguf_file(spec)
-    return LoadedModel(
-        GgufModel(file), load_tokenizer(spec), spec, f"{spec.id} gguf {current_sha256(file)[:12]}", "gguf"
-    )
+    return LoadedModel(GgufModel(file), load_tokenizer(spec), spec, f"{spec.id} gguf {current_sha256(file)[:12]}", "gguf")
 
 
 def load_model(
@@ -349,3 +193,78 @@ def load_model(
     if purpose == "generate" and spec.attention == "sdpa":
         use_folded_attention(model)
     return LoadedModel(model.eval(), tokenizer, spec, fingerprint, precision_text)
+
+
+NAME = "folded"
+
+
+def folded_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):
+    """transformers' attention interface: `query` (B, H, T, D), `key` and `value` (B, G, N, D) → (B, T, H, D), no weights.
+
+    Only single tokens (T = 1) are folded; the prompt is read by the stock function.
+    """
+    import torch
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    batch, heads, length, size = query.shape
+    groups = key.shape[1]
+    if length > 1 or heads == groups:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
+    folded = query.reshape(batch, groups, heads // groups, size)
+    out = torch.nn.functional.scaled_dot_product_attention(folded, key, value, attn_mask=attention_mask, scale=scaling)
+    return out.reshape(batch, 1, heads, size), None
+
+
+def use_folded_attention(model) -> None:
+    """Make a loaded model use it, with the masks of `sdpa`."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+    AttentionInterface.register(NAME, folded_attention)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    model.set_attn_implementation(NAME)
+
+
+WANTED_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.model", "*.txt"]
+
+
+def fetch_model(name: str) -> str:
+    """Download `params/models/<name>.yaml` or `params/judges/<name>.yaml`'s checkpoint and pin it; returns the commit.
+
+    Safetensors and tokenizer files only: no pickles, no code. A file that is pinned already is fetched at that revision. Raises
+    FileNotFoundError for an unknown name and ValueError for a model that is not on a hub.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+
+    file = _parameter_file(name)
+    checkpoint, revision = _hub_id(file)
+    commit = HfApi().model_info(checkpoint, revision=revision).sha
+    snapshot_download(checkpoint, revision=commit, allow_patterns=WANTED_FILES)
+    _pin(file, commit)
+    return commit
+
+
+def _parameter_file(name: str) -> Path:
+    folders = [project_root() / "params" / kind for kind in ("models", "judges")]
+    for folder in folders:
+        if (folder / f"{name}.yaml").is_file():
+            return folder / f"{name}.yaml"
+    known = ", ".join(sorted(file.stem for folder in folders for file in folder.glob("*.yaml")))
+    raise FileNotFoundError(f"no model or judge {name!r}; known: {known}")
+
+
+def _hub_id(file: Path) -> tuple[str, str | None]:
+    values = read_yaml(file)
+    values = values["model"] if isinstance(values.get("model"), dict) else values
+    if values.get("source") != "hub":
+        raise ValueError(f"{file.name}: nothing to fetch, its weights come from {values.get('source') or values.get('model')}")
+    return values["id"], values.get("revision")
+
+
+def _pin(file: Path, commit: str) -> None:
+    """Replace the value of the one `revision:` line, keeping the file's comments."""
+    text = read_given_text(file)
+    pinned, count = re.subn(r"(?m)^(\s*revision:\s*)\S+", rf"\g<1>{commit}", text)
+    if count != 1:
+        raise ValueError(f"{file}: expected one line `revision:`, found {count}")
+    write_text(file, pinned)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from parliabench_utils.models.loading import ModelSpec
+from parliabench_utils.models.specs import ModelSpec
 
 Purpose = Literal["train", "generate"]
 Row = Mapping[str, Any]
@@ -74,9 +74,7 @@ def _question(row: Row) -> str:
     return f"Context:\n{context_block(row)}\n\nInstruction: {instruction(row)}"
 
 
-def messages(
-    spec: ModelSpec, row: Row, purpose: Purpose, examples: Sequence[Row] = (), **limits: int
-) -> list[dict[str, str]]:
+def messages(spec: ModelSpec, row: Row, purpose: Purpose, examples: Sequence[Row] = (), **limits: int) -> list[dict[str, str]]:
     """System and user message of a row; one user message where the family has no system role (Gemma 2).
 
     `examples` are training rows that stand as earlier turns, question and speech, farthest first.

@@ -35,9 +35,7 @@ TOKENS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 ROLE_LINE = re.compile(r"^\W*(system|user|assistant|model)\W*$", re.I | re.M)
-LABEL_LINE = re.compile(
-    r"^\W*(party|topic|section|(political )?orientation|house|context|instruction)\**:", re.I | re.M
-)
+LABEL_LINE = re.compile(r"^\W*(party|topic|section|(political )?orientation|house|context|instruction)\**:", re.I | re.M)
 
 # 14 patterns of text that was decoded wrongly or escaped twice.
 CORRUPTIONS = (
@@ -82,9 +80,7 @@ REFUSALS = (
 )
 # A dash behind a word is how the record marks that a member was interrupted. "my hon." is no end.
 GOOD_END = re.compile(r"(?:[.!?…](?:[\"”'’)\]]){0,2}|\w[—–])$")
-BAD_END = re.compile(
-    r"(?:[!?,;:]{3,}|\.{4,}|(?:\b[A-Za-z]\b[ .]*){5,}|[#*_|\\/<>{}=~^`-]{2,}\W*|\b(?:hon|Mrs?|Ms|Dr|St)\.)$"
-)
+BAD_END = re.compile(r"(?:[!?,;:]{3,}|\.{4,}|(?:\b[A-Za-z]\b[ .]*){5,}|[#*_|\\/<>{}=~^`-]{2,}\W*|\b(?:hon|Mrs?|Ms|Dr|St)\.)$")
 
 
 @dataclass(frozen=True)
@@ -253,9 +249,7 @@ def similarity_to_prompt(speeches: list[str], prompts: list[Mapping[str, Any]], 
     return [float(c) if c == c else -1.0 for c in cosine]
 
 
-def validate_speech(
-    speech: str, prompt: Mapping[str, Any] | None = None, settings: ValidationSettings | None = None
-) -> list[str]:
+def validate_speech(speech: str, prompt: Mapping[str, Any] | None = None, settings: ValidationSettings | None = None) -> list[str]:
     """Names of the checks that the speech fails, in the order of `REASONS`; an empty list means valid.
 
     With a prompt and `settings.encoder` the similarity is computed; `settings.similarity` saves that for many speeches.

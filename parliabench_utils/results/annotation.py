@@ -23,14 +23,8 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.judge import speeches_of
-from parliabench_utils.models.judge_prompting import DIMENSIONS, JudgeSpec, read_judge_spec, rubric_lines
-from parliabench_utils.results.agreement import (
-    absolute_icc,
-    bootstrap_items,
-    ordinal_alpha,
-    pair_agreement,
-    quadratic_kappa,
-)
+from parliabench_utils.metrics.judge_prompts import DIMENSIONS, JudgeSpec, read_judge_spec, rubric_lines
+from parliabench_utils.results.robustness import absolute_icc, bootstrap_items, ordinal_alpha, pair_agreement, quadratic_kappa
 from parliabench_utils.run.artefacts import (
     Row,
     csv_text,
@@ -43,9 +37,8 @@ from parliabench_utils.run.artefacts import (
     write_json,
     write_text,
 )
-from parliabench_utils.run.makers import check_inputs
-from parliabench_utils.run.parameter_files import read_given_text
-from parliabench_utils.run.provenance import file_hash
+from parliabench_utils.run.params import read_given_text
+from parliabench_utils.run.record import check_inputs, file_hash
 
 KEY = ["item", "model", "type", "prompt_id", "variant"]
 SHOWN = ("House", "Topic", "Party", "Political Orientation", "instruction")
@@ -207,9 +200,7 @@ def _read_file(file: Path, items: list[str], points: int, problems: list[str]) -
         if any(cell.strip() for cell in cells[len(header) :]):
             problems.append(f"{where}: more cells than columns")
         if item not in items or item in rows:
-            problems.append(
-                f"{where}: item {item!r} {'stands there twice' if item in rows else 'is not in the sample'}"
-            )
+            problems.append(f"{where}: item {item!r} {'stands there twice' if item in rows else 'is not in the sample'}")
             continue
         rater = _rater(record.get("rater", "").strip() or file.stem.removeprefix("ratings-"), where, problems)
         scores = {name: _score(record[name], f"{where}, {name}", points, problems) for name in DIMENSIONS}

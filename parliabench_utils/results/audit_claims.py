@@ -129,9 +129,7 @@ def check_political_effects(tables: dict[int, pd.DataFrame]) -> list[Finding]:
             "6.1",
             "4; 0.099-1.221",
             f"{len(up)}; {up['cohens_d'].min():.3f}-{up['cohens_d'].max():.3f}",
-            agrees(
-                len(up) == 4 and rounds_to(up["cohens_d"].min(), 0.099, 3) and rounds_to(up["cohens_d"].max(), 1.221, 3)
-            ),
+            agrees(len(up) == 4 and rounds_to(up["cohens_d"].min(), 0.099, 3) and rounds_to(up["cohens_d"].max(), 1.221, 3)),
         ),
         Finding(
             "20 Party Align declines",
@@ -171,9 +169,7 @@ def check_category_gains(tables: dict[int, pd.DataFrame]) -> list[Finding]:
     text = ", ".join(f"{category}: {model}" for category, model in best.items())
     claim = "Yi achieved the strongest improvements across all dimensions"
     note = "sum of direction-aware Cohen's d of the significant rows; Figure 3's normalisation is not published"
-    return [
-        Finding("16 Yi", claim, "6.1, Figure 3", "Yi in all three", text, agrees(bool((best == "Yi 6B").all())), note)
-    ]
+    return [Finding("16 Yi", claim, "6.1, Figure 3", "Yi in all three", text, agrees(bool((best == "Yi 6B").all())), note)]
 
 
 def check_undefined(tables: dict[int, pd.DataFrame]) -> list[Finding]:

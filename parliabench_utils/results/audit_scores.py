@@ -114,14 +114,8 @@ def check_t_tests(tables: dict[int, pd.DataFrame]) -> list[Finding]:
     findings = []
     for _, row in merged.iterrows():
         intervals = _row_intervals(row)
-        holds = (
-            intervals is not None and contains(intervals[0], row["t"], 3) and contains(intervals[1], row["cohens_d"], 3)
-        )
-        text = (
-            "the mean difference is not Table 2's"
-            if intervals is None
-            else f"t {show(intervals[0])}, d {show(intervals[1])}"
-        )
+        holds = intervals is not None and contains(intervals[0], row["t"], 3) and contains(intervals[1], row["cohens_d"], 3)
+        text = "the mean difference is not Table 2's" if intervals is None else f"t {show(intervals[0])}, d {show(intervals[1])}"
         findings.append(
             Finding(
                 "2 t-tests",
@@ -197,9 +191,7 @@ def check_counts(tables: dict[int, pd.DataFrame]) -> list[Finding]:
     spelled = ", ".join(f"{model} {n}" for model, n in losses.items())
     lead = f"Yi {by_model['Yi 6B']}, Llama {by_model['Llama 3.1 8B']}"
     return [
-        Finding(
-            "3 count", "45 of 70 comparisons improve significantly", "6.1, 6.5", "45", str(better), agrees(better == 45)
-        ),
+        Finding("3 count", "45 of 70 comparisons improve significantly", "6.1, 6.5", "45", str(better), agrees(better == 45)),
         Finding(
             "3 leaders",
             "Yi and Llama improve in 11 of 14 metrics (79 %)",
@@ -260,9 +252,7 @@ def check_self_bleu(tables: dict[int, pd.DataFrame]) -> list[Finding]:
     rows = differences(tables[2])
     rose = int((rows.loc[rows["metric"] == "Self-BLEU", "difference"] > 0).sum())
     claim = "Self-BLEU decreased with fine-tuning"
-    return [
-        Finding("4 Self-BLEU", claim, "project page", "decreased", f"rose in {rose} of 5 models", agrees(rose == 0))
-    ]
+    return [Finding("4 Self-BLEU", claim, "project page", "decreased", f"rose in {rose} of 5 models", agrees(rose == 0))]
 
 
 CHECKS = (

@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
+from parliabench_utils.corpus.people import ORIENTATION_SCALE
 from parliabench_utils.results.audit_tools import Finding, agrees, rounds_to
 
 CORPUS_SPEECHES, CORPUS_SPEAKERS = 447_778, 1_901  # section 3.2
@@ -237,11 +237,7 @@ def distance_factor(table3: pd.DataFrame, guess: pd.Series) -> float:
     mix = table3[table3["orientation"].isin(ORIENTATION_SCALE)].groupby("orientation")["speeches"].sum()
     mix, guess = mix / mix.sum(), guess / guess.sum()
     return float(
-        sum(
-            m * g * (1 - abs(ORIENTATION_SCALE[o] - ORIENTATION_SCALE[h]) / 12)
-            for o, m in mix.items()
-            for h, g in guess.items()
-        )
+        sum(m * g * (1 - abs(ORIENTATION_SCALE[o] - ORIENTATION_SCALE[h]) / 12) for o, m in mix.items() for h, g in guess.items())
     )
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from parliabench_utils.results.audit_tools import NOT_COMPUTABLE, Finding, agrees, intersect, rounded, rounds_to
-from parliabench_utils.results.stability import stability
+from parliabench_utils.results.statistics import stability
 
 
 def check_stability(tables: dict[int, pd.DataFrame]) -> list[Finding]:
@@ -71,11 +71,7 @@ def check_stability(tables: dict[int, pd.DataFrame]) -> list[Finding]:
 def check_difficulty(tables: dict[int, pd.DataFrame]) -> list[Finding]:
     """Tables 9 and 10: what they hold and what they are said to hold."""
     nine, ten = tables[9], tables[10]
-    shared = (
-        ten[["difficulty", "consistency"]]
-        .apply(tuple, axis=1)
-        .isin(nine[["difficulty", "consistency"]].apply(tuple, axis=1))
-    )
+    shared = ten[["difficulty", "consistency"]].apply(tuple, axis=1).isin(nine[["difficulty", "consistency"]].apply(tuple, axis=1))
     anova = [c for c in [*nine.columns, *ten.columns] if c.lower() in ("f", "df", "p", "f_value", "p_value")]
     cv_low, cv_high = 100 / nine["consistency"].max() - 1, 100 / nine["consistency"].min() - 1
     low, high = nine["difficulty"].min(), nine["difficulty"].max()

@@ -5,20 +5,47 @@
 
 `release/generated.jsonl` has the training data's keys and, as section 3.3 names them, Model, Type, Generated Speech and
 Evaluation Scores; keys in small letters are ours. `representative.jsonl` has the same keys and `role`.
+
+The authors' generated speeches (JSONL, section 3.3) as a score frame, and as a run on which 08 and 09 work alone.
+
+    python -m parliabench_utils import-published generated.jsonl --run published
+    python -m parliabench_utils run 08_statistics --profile paper --run published
+
+A line has the training data's keys (Party, Topic, Political Orientation, Section, House, Prompts) and Model, Type, Generated
+Speech and Evaluation Scores, the last an object of metric name and value. Our own `release/generated.jsonl` has the same keys.
 """
 
+import hashlib
 import json
+import re
+import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.results.cells import SET, generated
-from parliabench_utils.results.difficulty import speech_difficulty
-from parliabench_utils.run.artefacts import markdown_table, markdown_text, read_jsonl, write_jsonl, write_text
-from parliabench_utils.run.provenance import file_hash
+from parliabench_utils.metrics.table import METRICS, Metric
+from parliabench_utils.results.scores import SET, generated
+from parliabench_utils.results.statistics import speech_difficulty
+from parliabench_utils.run.artefacts import (
+    PLAIN_NUMBER,
+    markdown_table,
+    markdown_text,
+    parse_row,
+    printable,
+    read_jsonl,
+    write_csv,
+    write_json,
+    write_jsonl,
+    write_parquet,
+    write_text,
+)
+from parliabench_utils.run.params import plain_name, read_given_text, read_profile
+from parliabench_utils.run.project import project_root
+from parliabench_utils.run.record import file_hash, vouch_for_import
 
 PAPER_KEYS = ("Party", "Topic", "Political Orientation", "Section", "House", "Speech", "Prompts")
 ROLES = ("best", "median", "worst")
@@ -103,9 +130,7 @@ def write_release(
     write_jsonl(target / "generated.jsonl", _rows(spoken, names, originals))
     chosen = representative(scores)
     rows = _rows(chosen, names, originals)
-    write_jsonl(
-        target / "representative.jsonl", ({"role": r} | row for r, row in zip(chosen["role"], rows, strict=True))
-    )
+    write_jsonl(target / "representative.jsonl", ({"role": r} | row for r, row in zip(chosen["role"], rows, strict=True)))
     write_text(target / "README.md", _card(folder, spoken, names, models, warnings))
     return target
 
@@ -138,9 +163,7 @@ def _rows(scores: pd.DataFrame, names: Mapping[str, str], originals: Mapping[str
         }
 
 
-def _card(
-    folder: Path, spoken: pd.DataFrame, names: Mapping[str, str], models: pd.DataFrame, warnings: Sequence[str]
-) -> str:
+def _card(folder: Path, spoken: pd.DataFrame, names: Mapping[str, str], models: pd.DataFrame, warnings: Sequence[str]) -> str:
     counts = spoken.groupby(SET, sort=False)["compared"].agg(speeches="size", compared="sum").reset_index()
     better = {True: "higher", False: "lower"}
     metrics = [[m.name, m.category, better[m.higher_is_better], m.section] for m in METRICS]
@@ -176,3 +199,258 @@ def _parameter_of_08(folder: Path, name: str) -> str:
     if not path.exists():
         raise FileNotFoundError(f"{folder.name} has no manifest of 08_statistics: run 08_statistics first")
     return json.loads(path.read_text(encoding="utf-8"))["parameters"][name]
+
+
+CONTEXT = ["Party", "Topic", "Political Orientation", "Section", "House"]
+REQUIRED = [*CONTEXT, "Model", "Type", "Generated Speech", "Evaluation Scores"]
+FAMILIES = {
+    "llama": "llama-3.1-8b",
+    "gemma": "gemma-2-9b",
+    "mistral": "mistral-7b-v0.3",
+    "qwen": "qwen2-7b",
+    "yi": "yi-6b",
+}
+LONGEST_LABEL = 500  # characters of a party, topic, section, House or model's name
+TYPES = {"baseline": "baseline", "base": "baseline", "finetuned": "fine-tuned"}
+# Other spellings of our metrics' names and columns, in small letters without marks.
+SPELLINGS = {
+    "perplexity": "PPL", "distn": "Dist-2", "distinctn": "Dist-2", "distinct2": "Dist-2", "bertscore": "BERTScore F1",
+    "bertscoref1": "BERTScore F1", "politicalspectrumalignment": "PSA", "partyalignment": "Party Align", "coherence": "J_Coh",
+    "conciseness": "J_Conc", "relevance": "J_Rel", "authenticity": "J_Auth", "politicalappropriateness": "J_PolApp",
+    "overallquality": "J_Qual",
+}  # fmt: skip
+
+
+def load_published(path: Path) -> pd.DataFrame:
+    """One row a speech, the columns of `scores.parquet`: prompt_id, variant, model, type, context, text and metrics.
+
+    The prompt's id is the file's, else made from context and prompts; the k-th speech of a model and type to one prompt is
+    matched with the k-th of the others. Missing scores are NaN, the judge's -1 ("no score") too. `attrs["ignored"]` counts
+    scores that are none of the fourteen. Raises ValueError with file and line for a missing key, an unknown model or type, a value
+    of the wrong type or out of its metric's range, and a speech that stands there twice.
+    """
+    ignored: Counter[str] = Counter()
+    lines = {n: line for n, line in enumerate(read_given_text(path).split("\n"), start=1) if line.strip()}
+    rows = [_row(parse_row(line, f"{path}, line {n}"), f"{path}, line {n}", ignored) for n, line in lines.items()]
+    if not rows:
+        raise ValueError(f"{path} has no speeches")
+    frame = pd.DataFrame(rows).assign(line=list(lines))
+    _refuse_contradictions(frame, path)
+    turn = frame.groupby(["prompt_id", *SET, "variant"]).cumcount()
+    frame["prompt_id"] += turn.map(lambda k: f".{k}" if k else "")
+    frame = frame.drop(columns=["line", "given_model", "given_id"])
+    frame.attrs["ignored"] = dict(ignored)
+    return frame
+
+
+def _refuse_contradictions(frame: pd.DataFrame, path: Path) -> None:
+    """A speech twice, two models under one name, an id with two contexts: ValueError with both lines."""
+    named = frame[frame["given_id"]]
+    for rows, key, others, fault in (
+        (named, ["prompt_id", *SET, "variant"], [], "{} has this prompt, model, type and variant already"),
+        (frame, ["prompt_id", *SET, "variant", "generated_speech"], [], "{} has the same speech to the same prompt"),
+        (frame, SET, ["given_model"], "{} calls this model and type otherwise; give each a file in params/models"),
+        (named, ["prompt_id"], CONTEXT, "{} gives another context to this prompt_id"),
+    ):
+        known = rows.dropna(subset=key)
+        first = known.groupby(key)[["line", *others]].transform("first")
+        wrong = (known[others] != first[others]).any(axis=1) if others else known["line"] != first["line"]
+        for line, earlier in zip(known.loc[wrong, "line"], first.loc[wrong, "line"], strict=True):
+            raise ValueError(f"{path}, line {line}: {fault.format(f'line {earlier}')}")
+
+
+def _row(record: dict[str, Any], where: str, ignored: Counter) -> dict[str, Any]:
+    missing = [key for key in REQUIRED if key not in record]
+    if missing:
+        raise ValueError(f"{where}: no {', '.join(missing)}; a line needs {', '.join(REQUIRED)}")
+    text = _text(record["Generated Speech"] or None, f"{where}: Generated Speech", none=True)
+    row = {"prompt_id": _prompt_id(record, where), "variant": _variant(record.get("variant"), where)}
+    row |= {"model": _model(record["Model"], where), "type": _type(record["Type"], where), "generated_speech": text}
+    row |= {key: _label(record[key], f"{where}: {key}") for key in CONTEXT} | {"instruction": _instruction(record, where)}
+    row |= {"given_model": str(record["Model"]), "given_id": bool(record.get("prompt_id"))}
+    return row | {"n_words": len((text or "").split())} | _scores(record["Evaluation Scores"], where, ignored)
+
+
+def _text(value: object, where: str, none: bool = False) -> str | None:
+    if value is None and none:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{where} is no text: {value!r:.60}")
+    if re.search("[\ud800-\udfff]", value):
+        raise ValueError(f"{where} has half of a surrogate pair; write the whole character")
+    return value
+
+
+def _label(value: object, where: str) -> str:
+    """A name that tables print: text on one line."""
+    text = _text(value, where)
+    if text != printable(text) or "\n" in text or "\t" in text or len(text) > LONGEST_LABEL:
+        raise ValueError(f"{where}: {text!r:.60} is no name (one line, no control characters, at most {LONGEST_LABEL})")
+    return text
+
+
+def _variant(value: object, where: str) -> int:
+    if value is not None and (type(value) is not int or value < 0):
+        raise ValueError(f"{where}: variant {value!r:.60} is no whole number from 0 on")
+    return value or 0
+
+
+def _prompt_id(record: dict[str, Any], where: str) -> str:
+    given = record.get("prompt_id")
+    if given:
+        try:
+            return plain_name(_text(given, f"{where}: prompt_id"))
+        except ValueError as error:
+            raise ValueError(f"{where}: prompt_id {given!r:.60}: {error}") from error
+    parts = json.dumps([record[key] for key in CONTEXT] + [record.get("Prompts")])
+    return "published-" + hashlib.sha256(parts.encode()).hexdigest()[:12]
+
+
+def _instruction(record: dict[str, Any], where: str) -> str:
+    if given := record.get("instruction"):
+        return _text(given, f"{where}: instruction")
+    prompts = record.get("Prompts") or []
+    texts = prompts if isinstance(prompts, list) else [prompts]
+    return " ".join(_text(prompt, f"{where}: Prompts") for prompt in texts)
+
+
+def _plain(name: object) -> str:
+    return re.sub(r"[^a-z0-9]", "", str(name).lower())
+
+
+def _model(name: object, where: str) -> str:
+    name = _label(name, f"{where}: Model")
+    if name in {file.stem for file in (project_root() / "params/models").glob("*.yaml")}:
+        return name
+    parts = re.findall(r"[a-z]+", name.lower())
+    found = [model for family, model in FAMILIES.items() if family in parts]
+    if len(found) != 1:
+        raise ValueError(f"{where}: model {name!r} is none of {', '.join(FAMILIES)} and has no file in params/models")
+    return found[0]
+
+
+def _type(name: object, where: str) -> str:
+    if _plain(name) not in TYPES:
+        raise ValueError(f"{where}: type {name!r:.60}, expected baseline or fine-tuned")
+    return TYPES[_plain(name)]
+
+
+def _scores(given: object, where: str, ignored: Counter) -> dict[str, float]:
+    if not isinstance(given, dict):
+        raise ValueError(f"{where}: Evaluation Scores is no object of metric and value")
+    known = {_plain(name): metric.column for metric in METRICS for name in (metric.name, metric.column)} | SPELLINGS
+    metrics = {metric.column: metric for metric in METRICS}
+    scores: dict[str, float] = {}
+    for name, value in given.items():
+        column = known.get(_plain(name))
+        if column is None:
+            ignored[name] += 1
+        elif column in scores:
+            raise ValueError(f"{where}: {name!r} and another score are both {column}")
+        else:
+            scores[column] = _score(value, metrics[column], f"{where}: {name}")
+    return dict.fromkeys(metrics, np.nan) | scores
+
+
+def _score(value: object, metric: Metric, where: str) -> float:
+    """A number in the metric's range; NaN for null, NaN and the judge's -1."""
+    try:
+        if value is None:
+            return np.nan
+        if isinstance(value, bool) or (isinstance(value, str) and not PLAIN_NUMBER.fullmatch(value.strip())):
+            raise ValueError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{where}: {value!r:.60} is no number") from error
+    if np.isnan(number) or (metric.kind == "judge" and number == -1):
+        return np.nan
+    low, high = metric.range
+    if number < low or not np.isfinite(number) or (high is not None and number > high):
+        raise ValueError(f"{where}: {value!r:.60} is not between {low:g} and {'infinity' if high is None else f'{high:g}'}")
+    return number
+
+
+def import_published(path: Path, folder: Path) -> pd.DataFrame:
+    """Write the speeches of `path` in the layout of stages 01 to 07 under `folder`, which must be new; returns the score frame.
+
+    A prompt to which a model and type say nothing gets a row without a speech, as 04 writes it. There are no human speeches,
+    no training set and no adapters in such a run, and its files say so by being empty. The folder gets its name when it is whole.
+    """
+    if folder.exists():
+        raise ValueError(f"{folder} is there already: give the run another name or remove it")
+    scores = load_published(path)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
+        whole = Path(name) / folder.name
+        _write_run(whole, scores, path.name)
+        vouch_for_import(whole, path)
+        whole.rename(folder)
+    return scores
+
+
+def _write_run(folder: Path, scores: pd.DataFrame, source: str) -> None:
+    prompts = scores.drop_duplicates("prompt_id").sort_values("prompt_id")
+    write_jsonl(folder / "02_dataset/prompts.jsonl", _prompt_rows(prompts))
+    write_jsonl(folder / "02_dataset/test.jsonl", _test_rows(prompts))
+    write_jsonl(folder / "02_dataset/train.jsonl", [])
+    for stage in ("01_ingest", "02_dataset"):
+        write_csv(folder / stage / "dropped.csv", pd.DataFrame(columns=["id", "rule", "text"]))
+    write_parquet(folder / "01_ingest/speeches.parquet", pd.DataFrame({"speech_id": [], "text": []}, dtype=str))
+    write_text(folder / "03_finetune/README.md", f"Nothing was trained: speeches were read from {markdown_text(source)}.\n")
+    for (model, kind), part in scores.groupby(SET, sort=False):
+        silent = prompts.loc[~prompts["prompt_id"].isin(part["prompt_id"]), ["prompt_id"]]
+        silent = silent.assign(variant=0, model=model, type=kind, generated_speech=None, n_words=0)
+        _write_set(folder, model, kind, pd.concat([part, silent]).sort_values(["prompt_id", "variant"]))
+    answered = scores.dropna(subset=["generated_speech"]).groupby("prompt_id")[SET].apply(lambda p: len(p.drop_duplicates()))
+    kept = sorted(answered.index[answered == len(scores[SET].drop_duplicates())])
+    write_json(folder / "04_generate/summary/kept_prompts.json", {"kept": kept, "left_out": {}})
+    none = pd.DataFrame(columns=["model", "type", "attempt", "reason", "count", "share"])
+    write_csv(folder / "04_generate/summary/failures.csv", none)
+
+
+def _prompt_rows(prompts: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for row in prompts.to_dict("records"):
+        context = f"{row['Party']} / {row['Topic']} / {row['House']}"
+        ids = {"prompt_id": row["prompt_id"], "speech_id": row["prompt_id"], "context_id": context}
+        unknown = {"weight": 1.0, "shard": 0, "sitting_id": None, "speaker_id": None, "date": None, "cap_topic": None}
+        kind = {"kind": "question" if row["instruction"] else "generic", "instruction": row["instruction"]}
+        yield ids | kind | {key: row[key] for key in CONTEXT} | unknown
+
+
+def _test_rows(prompts: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for row in prompts.to_dict("records"):
+        unknown = dict.fromkeys(("speaker_id", "sitting_id", "date", "cap_topic"))
+        yield {key: row[key] for key in CONTEXT} | {"Speech": "", "Prompts": []} | {
+            "speech_id": row["prompt_id"], "topic_method": "published", "topic_score": None, "n_words": 0
+        } | unknown  # fmt: skip
+
+
+def _write_set(folder: Path, model: str, kind: str, part: pd.DataFrame) -> None:
+    unknown = {"attempts": 1, "rejections": [], "seed": None, "finish_reason": "published", "trimmed": False}
+    unknown |= {"seconds": 0}
+    keys = ["prompt_id", "variant", "model", "type", "generated_speech", "n_words"]
+    write_jsonl(folder / "04_generate" / model / kind / "shard-0.jsonl", [r | unknown for r in part[keys].to_dict("records")])
+    spoken = part[part["generated_speech"].notna()]
+    computed = [metric.column for metric in METRICS if metric.kind == "computed"]
+    political = ["PSA", "Party Align"]
+    for stage, columns in (
+        ("05_text_metrics", [c for c in computed if c not in political]),
+        ("06_political_alignment", political),
+    ):
+        frame = spoken[["prompt_id", "variant", *columns]]
+        if stage == "06_political_alignment":
+            frame = frame.assign(**{"Party Align deranged": np.nan})
+        write_parquet(folder / stage / model / f"{kind}.parquet", frame.reset_index(drop=True))
+        signatures = dict.fromkeys(columns, "published")
+        if "Self-BLEU" in signatures:
+            signatures["Self-BLEU"] = "Self-BLEU-4|group:prompt|published"
+        write_json(folder / stage / model / f"{kind}.signatures.json", signatures)
+    judge = read_profile("07_judge", "paper")["judge"]
+    rows = spoken.melt(["prompt_id", "variant"], [m.column for m in METRICS if m.kind == "judge"], "dimension", "score")
+    status = {"feedback": "", "raw": "", "prompt_sha256": "", "attempts": 1, "seed": None}
+    records = rows.sort_values(["prompt_id", "variant", "dimension"]).to_dict("records")
+    given = ({"parse_status": "published" if pd.notna(r["score"]) else "missing"} for r in records)
+    write_jsonl(
+        folder / "07_judge" / judge / model / f"{kind}.jsonl",
+        [r | g | status for r, g in zip(records, given, strict=True)],
+    )

@@ -1,4 +1,18 @@
-"""The report of a run: `outputs/<run>/report.html`, one file that needs no network (notebook 09, `make demo`).
+"""Sentences of the report that are read from the run's own files: what is significant, what reads the speeches, how far to trust.
+
+significance(this_run.folder, names)      # "Paired test, bonferroni, 28 tests: …; gains: …; declines: …." and the same, pooled
+
+What the report says about a run besides its tables and figures: warnings, dropped rows, settings, provenance.
+
+`report.write_report` (notebook 09) puts these together; each function here returns plain rows.
+
+The speech browser of the report: which prompts the page holds, and what it shows of each speech (notebook 09).
+
+    content = browser(this_run.folder, scores, names, judge="flow-judge", limit=100, seed=42)
+
+`scores` has `composite` (`release.with_composite`). Everything here is plain values; the template escapes them.
+
+The report of a run: `outputs/<run>/report.html`, one file that needs no network (notebook 09, `make demo`).
 
 write_report(this_run.folder, scores, profile="demo", models=models, judge=judge, browser_prompts=24, seed=42)
 print(headline(this_run.folder))
@@ -10,25 +24,409 @@ may run: its content policy names them by their hashes.
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from parliabench_utils.metrics.alignment_tests import overview
+from parliabench_utils.metrics.judge_prompts import read_judge_spec
 from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.models.loading import read_model_spec
-from parliabench_utils.results import report_parts as parts
-from parliabench_utils.results.browser import browser
-from parliabench_utils.results.cells import HUMAN, generated
-from parliabench_utils.results.figure_style import DPI
-from parliabench_utils.results.report_findings import significance
-from parliabench_utils.results.scores import kept_prompts
-from parliabench_utils.results.tables_scores import MARKS, set_label
-from parliabench_utils.results.tabular import DASH, Table, number, read_table, span
+from parliabench_utils.models.specs import ModelSpec, as_spec, read_model_spec
+from parliabench_utils.results.figures import DPI
+from parliabench_utils.results.release import representative
+from parliabench_utils.results.scores import HUMAN, SET, SMALL_GROUP, generated, kept_prompts, read_judgements
+from parliabench_utils.results.statistics import verdict
+from parliabench_utils.results.tables import DASH, MARKS, Table, number, read_table, set_label, span
 from parliabench_utils.run.artefacts import printable, read_csv, write_text
+from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.project import shown
+from parliabench_utils.run.stages import STAGES
+
+READERS = {  # metric -> the parameter of notebook 05 that names what reads the speeches
+    "PPL": "language_model",
+    "GRUEN's grammar": "grammar",
+    "BERTScore": "bertscore_encoder",
+    "MoverScore": "moverscore_encoder",
+}
+
+
+def _parameters(folder: Path, stage: str) -> dict[str, Any]:
+    """The parameters that a stage's manifests resolved; empty where it has not run."""
+    files = sorted((folder / "manifests").glob(f"{stage}*.json"))
+    return json.loads(files[0].read_text(encoding="utf-8"))["parameters"] if files else {}
+
+
+def significance(folder: Path, names: Mapping[str, str]) -> list[str]:
+    """One sentence for the paired test and one for the paper's pooled one: which metrics rise and fall, for which model."""
+    table = read_csv(folder / "08_statistics/comparison.csv")
+    correction = _parameters(folder, "08_statistics").get("correction", "bonferroni")
+    titles = {"paired": "Paired by prompt", "pooled": "Pooled, as in the paper"}
+    said = []
+    for test, title in titles.items():
+        marks = verdict(table, test, correction)
+        found = {
+            mark: ", ".join(f"{row.metric} ({names[row.model]})" for row in table[marks == mark].itertuples()) or "none"
+            for mark in ("gain", "decline")
+        }
+        family = table["family" if test == "pooled" else "paired_p_family"].iloc[0]
+        said.append(f"{title} ({correction}, {family}): gains: {found['gain']}; declines: {found['decline']}.")
+    return said
+
+
+def other_readers(folder: Path) -> list[str]:
+    """A warning where a metric's model is not the paper's."""
+    ours, paper = _parameters(folder, "05_text_metrics"), read_profile("05_text_metrics", "paper")
+    other = [f"{m} by {ours[k]} (paper: {paper[k]})" for m, k in READERS.items() if k in ours and ours[k] != paper[k]]
+    return [f"Not the paper's models read the speeches: {', '.join(other)}. Values do not compare."] if other else []
+
+
+def guessing(folder: Path) -> list[str]:
+    """A warning where no model's PSA is clearly above that of a guesser who does not read (notebook 06)."""
+    file = folder / "06_political_alignment/summary/validation.csv"
+    if not file.exists():
+        return []
+    found = read_csv(file)
+    low = found.loc[found["statistic"] == "PSA less the better guesser's", "low"]
+    if not len(low) or (low > 0).any():
+        return []
+    return ["PSA of no set, human speeches included, is clearly above that of the better of two guessers who do not read (Checks)."]
+
+
+def trust_note(folder: Path) -> str:
+    """What a reader of the trust table must know: how the judge draws, and who the second one is."""
+    used = _parameters(folder, "07_judge")
+    if not used:
+        return ""
+    judge, said = read_judge_spec(used["judge"]), []
+    if judge.temperature == 0:
+        said.append("The judge draws at temperature 0, so asking again must give the same rating: no merit of its own.")
+    if used.get("second_judge"):
+        second = read_judge_spec(used["second_judge"])
+        if as_spec(second.model).id == as_spec(judge.model).id:
+            scale = f"rates on {used['second_points']} points: a test of the scale, no second opinion."
+            said.append(f"The second judge has the same weights and {scale}")
+    said.append("Rows from “asked again” on rest on the few speeches of column n; above a control, one half is guessing.")
+    return " ".join(said)
+
+
+TRUST = "How far the judge can be trusted (07)"
+SMALL_JUDGE = 1_000_000_000  # parameters; below, a judge's scores say next to nothing
+NOT_SETTINGS = {"run", "profile", "model", "type", "shard"}
+DEMO_NOTE = "Demo models: they show that the pipeline works, not what large models can do."
+
+
+def demo_note(specs: Sequence[ModelSpec]) -> str:
+    """A sentence for captions where the run's models are the packaged demo ones, else nothing."""
+    return DEMO_NOTE if all(spec.source == "packaged" for spec in specs) else ""
+
+
+def read_manifests(folder: Path) -> list[dict[str, Any]]:
+    """All manifests of a run, in the order of the stages."""
+    return [json.loads(p.read_text(encoding="utf-8")) for p in sorted((folder / "manifests").glob("[0-9]*.json"))]
+
+
+def differences(folder: Path, profile: str) -> list[dict[str, str]]:
+    """Every setting of the run that is not the paper profile's: notebook, key, run's value, paper's value.
+
+    The run's values are those its manifests resolved, so `--set` counts; a stage that has not run shows its profile.
+    """
+    resolved = {record["stage"]: record["parameters"] for record in read_manifests(folder)}
+    rows = []
+    for stage in STAGES:
+        paper = read_profile(stage, "paper")
+        ours = read_profile(stage, profile) | resolved.get(stage, {})
+        for key in dict.fromkeys([*paper, *ours]):
+            if key not in NOT_SETTINGS and ours.get(key) != paper.get(key):
+                rows.append({"stage": stage, "key": key, "run": _text(ours.get(key)), "paper": _text(paper.get(key))})
+    return _common_once(rows)
+
+
+def _common_once(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """A setting that differs in all nine notebooks alike is one row, `all`."""
+    count: dict[tuple[str, ...], int] = {}
+    for row in rows:
+        mark = (row["key"], row["run"], row["paper"])
+        count[mark] = count.get(mark, 0) + 1
+    shared = {mark for mark, n in count.items() if n == len(STAGES)}
+    common = [
+        {"stage": "all", "key": key, "run": ours, "paper": paper} for key, ours, paper in count if (key, ours, paper) in shared
+    ]
+    return common + [row for row in rows if (row["key"], row["run"], row["paper"]) not in shared]
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "not stated"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def dropped_rows(folder: Path) -> list[dict[str, str]]:
+    """Reasons and counts of what each stage left out."""
+    rows = []
+    for stage in ("01_ingest", "02_dataset"):
+        frame = read_csv(folder / stage / "dropped.csv", dtype=str)
+        rows += [{"stage": stage, "reason": rule, "rows": f"{n:,}"} for rule, n in frame["rule"].value_counts().items()]
+    return rows
+
+
+def failures(folder: Path) -> pd.DataFrame:
+    """04's failed attempts as its summary counts them."""
+    return _printed_part(read_csv(folder / "04_generate/summary/failures.csv"))
+
+
+def checks(folder: Path) -> list[tuple[str, pd.DataFrame, str]]:
+    """What earlier stages found out about their own metrics: title, printed table and note of each summary that there is
+    (imported published speeches have none).
+    """
+    validation, summary = folder / "06_political_alignment/summary/validation.csv", folder / "07_judge/summary"
+    titles, notes = {}, {}
+    if validation.exists():
+        found = read_csv(validation)
+        guessed = found[found["split"] == "none"].drop(columns=["split", "check"])
+        titles["What Party Align sees in human speeches, by condition and by what training and test share (06)"] = overview(found)
+        titles["PSA beside the two guessers' (06)"] = guessed
+    if summary.is_dir():
+        titles[TRUST] = read_csv(summary / "trust.csv")
+        notes[TRUST] = trust_note(folder)
+        titles["What the judge could not rate (07)"] = read_csv(summary / "failures.csv")
+    return [(title, _printed_part(frame), notes.get(title, "")) for title, frame in titles.items()]
+
+
+def _printed_part(frame: pd.DataFrame) -> pd.DataFrame:
+    floats = {name: frame[name].map(number) for name in frame.select_dtypes("floating")}
+    return frame.assign(**floats).fillna("—").astype(str)
+
+
+def missing_scores(scores: pd.DataFrame, kept: Sequence[str], compared: int) -> list[dict[str, str]]:
+    """From speeches to the prompts that the tables compare."""
+    asked = scores["prompt_id"].nunique()
+    silent = int(scores["generated_speech"].isna().sum())
+    return [
+        {"stage": "04_generate", "reason": "no attempt passed the checks (speeches)", "rows": f"{silent:,}"},
+        {
+            "stage": "04_generate",
+            "reason": "prompts that not every model and type answered",
+            "rows": f"{asked - len(set(kept)):,}",
+        },
+        {
+            "stage": "08_statistics",
+            "reason": "answered prompts without all ratings",
+            "rows": f"{max(len(set(kept)) - compared, 0):,}",
+        },
+        {"stage": "08_statistics", "reason": "prompts that remain and are compared", "rows": f"{compared:,}"},
+    ]
+
+
+def warnings(folder: Path, specs: Sequence[ModelSpec], judge: str, n_prompts: int) -> list[str]:
+    """What a reader must know before believing a number of this run."""
+    found = [DEMO_NOTE] if demo_note(specs) else []
+    if any(record["parameters"].get("corpus") == "mini" for record in read_manifests(folder)):
+        found.append(
+            "The corpus is the embedded one: invented debates by invented members, written for this project with a large language "
+            "model. No party said any of it, and its row “Human speeches” is that corpus, not people."
+        )
+    scorer = _signature(folder, specs[0].name, "PPL")
+    own = [spec.display for spec in specs if spec.id in scorer or spec.id.rpartition("/")[2] in scorer or spec.name in scorer]
+    if own:
+        who = ", ".join(own)
+        found.append(f"Perplexity is scored by the generators' own base ({who}), so it favours their wording.")
+    found += other_readers(folder) + guessing(folder)
+    found += _judge_warnings(specs, judge)
+    if n_prompts < SMALL_GROUP:
+        found.append(
+            f"{n_prompts} prompts are compared: with fewer than {SMALL_GROUP} most differences cannot be told from chance."
+        )
+    if any(record["environment"].get("git_dirty") for record in read_manifests(folder)):
+        found.append("The code had changes that no commit holds when a stage ran.")
+    return found
+
+
+def _judge_warnings(specs: Sequence[ModelSpec], judge: str) -> list[str]:
+    spec, found = as_spec(read_judge_spec(judge).model), []
+    if spec.n_parameters < SMALL_JUDGE:
+        size = f"The judge has {spec.n_parameters / 1e6:,.0f} million parameters"
+        found.append(f"{size}: its scores (J_…) show the mechanism and say next to nothing about speeches (see Checks).")
+    if spec.id in {s.id for s in specs}:
+        found.append("The judge is one of the generators: it judges its own kind.")
+    return found
+
+
+def _signature(folder: Path, model: str, metric: str) -> str:
+    files = sorted((folder / "05_text_metrics" / model).glob("*.signatures.json"))
+    return str(json.loads(files[0].read_text(encoding="utf-8")).get(metric, "")) if files else ""
+
+
+def signatures(folder: Path, sets: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    """Each metric's signature and whose speeches have it: the settings under which numbers may be compared."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for stage in ("05_text_metrics", "06_political_alignment"):
+        for model, kind in sets:
+            record = json.loads((folder / stage / model / f"{kind}.signatures.json").read_text(encoding="utf-8"))
+            for metric, signature in record.items():
+                found.setdefault((metric, _text(signature)), []).append(f"{model}/{kind}")
+    return [
+        {"metric": metric, "signature": signature, "of": "all" if len(owners) == len(sets) else ", ".join(owners)}
+        for (metric, signature), owners in found.items()
+    ]
+
+
+def provenance_rows(folder: Path) -> list[dict[str, str]]:
+    """What ran: job, status, seed, commit, and its notes. Durations and memory are in the manifests themselves."""
+    rows = []
+    for record in read_manifests(folder):
+        if record["status"] == "running":
+            continue  # notebook 09 itself, while it writes this
+        commit = record["environment"].get("git_commit") or "no git"
+        rows.append(
+            {
+                "job": record["job"],
+                "status": record["status"],
+                "seed": str(record["seed"]),
+                "commit": commit[:10],
+                "notes": json.dumps(record["notes"], ensure_ascii=False, sort_keys=True, indent=1),
+            }
+        )
+    return rows
+
+
+def model_rows(specs: Sequence[ModelSpec]) -> pd.DataFrame:
+    """The run's models for the card of the release: checkpoint, revision and licence of each."""
+    rows = [(spec.display, spec.id, spec.revision or "not pinned", spec.precision, spec.licence) for spec in specs]
+    return pd.DataFrame(rows, columns=["model", "checkpoint", "revision", "precision", "licence"])
+
+
+SCORES = (("Composite", "composite", True), *((m.name, m.column, m.higher_is_better) for m in METRICS))
+KEY = [*SET, "prompt_id", "variant"]
+CONTEXT = ("prompt_id", "instruction", "Party", "Topic", "Political Orientation", "House", "Section")
+
+
+def browser(folder: Path, scores: pd.DataFrame, names: Mapping[str, str], *, judge: str, limit: int, seed: int) -> dict[str, Any]:
+    """What the template needs: prompts with their speeches, choices of the filters, extremes of each party, and what is left out."""
+    chosen, rule = browser_prompts(scores, limit, seed)
+    order = {prompt: place for place, prompt in enumerate(chosen)}
+    rows = scores[scores["prompt_id"].isin(order)]
+    words = _judge_words(folder, judge, rows)
+    roles = {tuple(row[key] for key in KEY): row["role"] for row in representative(scores).to_dict("records")}
+    prompts = [
+        _prompt(place, part, names, words, roles) for place, (_, part) in enumerate(rows.groupby(rows["prompt_id"].map(order)))
+    ]
+    speeches = [speech for prompt in prompts for speech in prompt["speeches"]]
+    return {
+        "prompts": prompts,
+        "n_speeches": sum(speech["text"] is not None for speech in speeches),
+        "n_silent": sum(speech["text"] is None for speech in speeches),
+        "rule": rule,
+        "choices": _choices(rows, names),
+        "scores": [(name, "↑" if higher else "↓") for name, _, higher in SCORES],
+        "extremes": _extremes(speeches),
+        "judge_is_silent": not any(speech["judge"] for speech in speeches),
+    }
+
+
+def browser_prompts(scores: pd.DataFrame, limit: int, seed: int) -> tuple[list[str], str]:
+    """Prompts for the page in order of party, and a sentence that says how they were chosen.
+
+    All of them up to `limit`. Of more: those of each party's best and worst and of the representative speeches, then one prompt
+    of each party in turn, drawn with `seed`, until there are `limit`.
+    """
+    prompts = scores.drop_duplicates("prompt_id")[["prompt_id", "Party"]].sort_values(["Party", "prompt_id"])
+    if len(prompts) <= limit:
+        return prompts["prompt_id"].tolist(), f"All {len(prompts):,} prompts of the run are here."
+    needed = set(representative(scores)["prompt_id"]) | _extreme_prompts(scores)
+    rest = prompts[~prompts["prompt_id"].isin(needed)].sample(frac=1, random_state=seed)
+    turns = rest.assign(turn=rest.groupby("Party").cumcount()).sort_values(["turn", "Party"], kind="stable")
+    kept = needed | set(turns["prompt_id"].head(max(limit - len(needed), 0)))
+    rule = (
+        f"{len(kept):,} of the run's {len(prompts):,} prompts are here: the {len(needed):,} of each party's best and worst speech "
+        f"and of the representative speeches, and others drawn party by party with seed {seed}. All are in release/generated.jsonl."
+    )
+    return prompts.loc[prompts["prompt_id"].isin(kept), "prompt_id"].tolist(), rule
+
+
+def _extreme_prompts(scores: pd.DataFrame) -> set[str]:
+    known = generated(scores).dropna(subset=["composite"]).sort_values(["composite", *KEY])
+    ends = known.groupby("Party")["prompt_id"].agg(["first", "last"])
+    return set(ends["first"]) | set(ends["last"])
+
+
+def _judge_words(folder: Path, judge: str, rows: pd.DataFrame) -> dict[tuple, list[tuple[str, str]]]:
+    """What the judge wrote about each speech: (dimension, words), the dimensions without words left out."""
+    wanted, found = set(rows["prompt_id"]), {}
+    for pair in rows[SET].drop_duplicates().itertuples(index=False, name=None):
+        judged = read_judgements(folder, judge, [pair])
+        for row in judged[judged["prompt_id"].isin(wanted)].to_dict("records"):
+            if text := (row["feedback"] or "").strip():
+                found.setdefault(tuple(row[key] for key in KEY), []).append((row["dimension"], text))
+    return found
+
+
+def _prompt(place: int, rows: pd.DataFrame, names: Mapping[str, str], words: Mapping, roles: Mapping) -> dict[str, Any]:
+    """One prompt: its context and its speeches, models in the run's order, the human one last."""
+    several = rows["variant"].nunique() > 1
+    ordered = pd.concat([generated(rows), rows[rows["type"] == HUMAN]]).to_dict("records")
+    speeches = [_speech(f"p{place}s{position}", row, names, words, roles, several) for position, row in enumerate(ordered)]
+    return {key: ordered[0][key] for key in CONTEXT} | {
+        "id": f"p{place}",
+        "speeches": speeches,
+        "n_generated": len(generated(rows)),
+    }
+
+
+def _speech(
+    place: str, row: Mapping[str, Any], names: Mapping[str, str], words: Mapping, roles: Mapping, several: bool
+) -> dict[str, Any]:
+    key, human = tuple(row[name] for name in KEY), row["type"] == HUMAN
+    label = names[row["model"]] if human else f"{names[row['model']]}, {row['type']}"
+    return {
+        "id": place,
+        "model": row["model"],
+        "display": names[row["model"]],
+        "type": row["type"],
+        "label": f"{label}, variant {row['variant']}" if several and not human else label,
+        "human": human,
+        "party": row["Party"],
+        "text": row["generated_speech"] if pd.notna(row["generated_speech"]) else None,
+        "n_words": int(row["n_words"]) if pd.notna(row["n_words"]) else 0,
+        "composite": row["composite"],
+        "scores": [(name, _score(row[column])) for name, column, _ in SCORES],
+        "judge": words.get(key, []),
+        "role": roles.get(key, ""),
+        "compared": bool(row["compared"]),
+    }
+
+
+def _score(value: float) -> str:
+    return number(value) if pd.isna(value) or abs(value) < 10 else number(value, 1)
+
+
+def _choices(rows: pd.DataFrame, names: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
+    """Values and printed names of each filter, in the order in which the run has them or in that of the alphabet."""
+    models = list(dict.fromkeys(rows["model"]))
+    return {
+        "party": _named(sorted(set(rows["Party"]))),
+        "topic": _named(sorted(set(rows["Topic"]))),
+        "house": _named(sorted(set(rows["House"]))),
+        "model": [(model, names[model]) for model in models],
+        "type": _named(dict.fromkeys(rows["type"])),
+    }
+
+
+def _named(values: Iterable[str]) -> list[tuple[str, str]]:
+    return [(value, value) for value in values]
+
+
+def _extremes(speeches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each party's best and worst generated speech by composite, for readers without a script too."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for speech in speeches:
+        if not speech["human"] and not pd.isna(speech["composite"]):
+            found.setdefault(speech["party"], []).append(speech)
+    by_score = {party: sorted(group, key=lambda s: s["composite"]) for party, group in sorted(found.items())}
+    return [{"party": party, "best": group[-1], "worst": group[0]} for party, group in by_score.items()]
+
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "s1", "s2", "s3", "s4")
 NUMBERED = tuple(f"table{n:02d}" for n in range(1, 14))
@@ -100,18 +498,18 @@ def _content(folder: Path, scores: pd.DataFrame, profile: str, models: Sequence[
         "profile": profile,
         "models": [spec.display for spec in specs],
         "n_prompts": compared,
-        "warnings": parts.warnings(folder, specs, judge, compared),
+        "warnings": warnings(folder, specs, judge, compared),
         "headline": headline_frame(folder),
         "significance": significance(folder, model_names(models)),
         "tables": [_printed(read_table(folder, name)) for name in _table_names(folder)],
         "audit": read_table(folder, AUDIT),
         "figures": [_figure(folder, name) for name in FIGURES],
-        "dropped": parts.dropped_rows(folder) + parts.missing_scores(scores, kept, compared),
-        "failures": parts.failures(folder),
-        "checks": parts.checks(folder),
-        "differences": parts.differences(folder, profile),
-        "signatures": parts.signatures(folder, list(dict.fromkeys(zip(scores["model"], scores["type"], strict=True)))),
-        "provenance": parts.provenance_rows(folder),
+        "dropped": dropped_rows(folder) + missing_scores(scores, kept, compared),
+        "failures": failures(folder),
+        "checks": checks(folder),
+        "differences": differences(folder, profile),
+        "signatures": signatures(folder, list(dict.fromkeys(zip(scores["model"], scores["type"], strict=True)))),
+        "provenance": provenance_rows(folder),
     }
 
 

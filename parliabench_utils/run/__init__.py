@@ -3,6 +3,6 @@
 Every notebook's third cell calls `start`, which validates the parameters, seeds, and opens the run's folder.
 """
 
-from parliabench_utils.run.session import Run, start
+from parliabench_utils.run.notebook import Run, start
 
 __all__ = ["Run", "start"]

@@ -18,17 +18,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from parliabench_utils.run.manifest import Manifest
+from parliabench_utils.run.artefacts import ScrubbedNotebooks, ScrubbedStream, Scrubber
+from parliabench_utils.run.notebook import RUNNER_VARIABLE
 from parliabench_utils.run.params import resolve, schema_of
 from parliabench_utils.run.project import project_root
-from parliabench_utils.run.scrubbing import ScrubbedNotebooks, ScrubbedStream, Scrubber
-from parliabench_utils.run.session import RUNNER_VARIABLE
+from parliabench_utils.run.record import Manifest
 
 LOG_LINES_SHOWN = 20
 LARGE_NOTEBOOK_BYTES = 5 * 2**20
-KERNEL_CONFIGURATION = (
-    "c.HistoryManager.enabled = False\nc.IPKernelApp.log_level = 50  # the interrupt at shutdown is no error\n"
-)
+KERNEL_CONFIGURATION = "c.HistoryManager.enabled = False\nc.IPKernelApp.log_level = 50  # the interrupt at shutdown is no error\n"
 
 
 # What no notebook can help: a full or read-only disk, a quota, a limit on a file's size or name.

@@ -24,9 +24,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from parliabench_utils.run.artefacts import whole_file, write_json
+from parliabench_utils.run.artefacts import is_finished, whole_file, write_json
 from parliabench_utils.run.project import PARTIAL
-from parliabench_utils.run.provenance import is_finished
 
 SECONDS_BETWEEN_TRIES = 0.5
 SECONDS_BETWEEN_LINES = 60.0

@@ -15,12 +15,8 @@ def corpus(tmp_path):
     def write(bodies: dict[str, str], **root) -> Path:
         for name, body in bodies.items():
             day = name.split("_")[1][:10]
-            (tmp_path / f"{name}.xml").write_text(
-                body if "<TEI" in body else sitting_xml(body, name, day), encoding="utf-8"
-            )
-        (tmp_path / "ParlaMint-GB.xml").write_text(
-            root_xml([f"{name}.xml" for name in bodies], **root), encoding="utf-8"
-        )
+            (tmp_path / f"{name}.xml").write_text(body if "<TEI" in body else sitting_xml(body, name, day), encoding="utf-8")
+        (tmp_path / "ParlaMint-GB.xml").write_text(root_xml([f"{name}.xml" for name in bodies], **root), encoding="utf-8")
         return tmp_path
 
     return write

@@ -36,9 +36,7 @@ def root_xml(includes: list[str], people: str = PEOPLE, identity: str = "ParlaMi
     return f'<teiCorpus {TEI} xml:id="{identity}">{header}{links}</teiCorpus>'
 
 
-def sitting_xml(
-    body: str, name: str = "ParlaMint-GB_2019-03-05-commons", day: str = "2019-03-05", meeting: str = ""
-) -> str:
+def sitting_xml(body: str, name: str = "ParlaMint-GB_2019-03-05-commons", day: str = "2019-03-05", meeting: str = "") -> str:
     """A sitting file around the XML of its body."""
     title = f"<fileDesc><titleStmt>{meeting}</titleStmt></fileDesc>"
     setting = f'<profileDesc><settingDesc><setting><date when="{day}"/></setting></settingDesc></profileDesc>'

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from parliabench_utils.corpus import CorpusError, read_corpus
-from parliabench_utils.run.manifest import read_manifest
+from parliabench_utils.run.record import read_manifest
 from parliabench_utils.run.runner import StageFailed, run_notebook
 from tests.corpus.corpus_files import PEOPLE, debate, root_xml, sitting_xml, u
 
@@ -187,9 +187,9 @@ def test_the_runner_names_the_file_and_line_or_sets_the_file_aside(outputs, corp
     assert len(notes["files_set_aside"]) == 1 and f"{DAY}.xml:3:" in notes["files_set_aside"][0]
     assert f"{DAY}.xml,unreadable file" in (outputs / "demo/01_ingest/dropped.csv").read_text()
     assert notes["utterances_with_lost_characters"] == ["u9"]
-    assert "WARNING: 1 utterances with a lost character (U+FFFD) u9" in (
-        outputs / "demo/notebooks/01_ingest.log"
-    ).read_text(encoding="utf-8")
+    assert "WARNING: 1 utterances with a lost character (U+FFFD) u9" in (outputs / "demo/notebooks/01_ingest.log").read_text(
+        encoding="utf-8"
+    )
     assert "1 file set aside" in (outputs / "demo/notebooks/01_ingest.log").read_text()
 
 
@@ -210,9 +210,7 @@ def test_a_day_in_another_folder_than_the_root_says_is_found_and_told(corpus, ca
     assert frame.attrs["not_listed"] == [f"2020/{DAY.replace('05', '06')}.xml"]
     assert "2 files lie elsewhere" in caplog.text and "not read; the first: 2020/" in caplog.text
     (folder / f"2020/{DAY}.xml").write_text("<TEI/>")
-    with pytest.raises(
-        CorpusError, match=rf"does not exist, but 2019/{DAY}.xml, 2020/{DAY}.xml do: keep the right one"
-    ):
+    with pytest.raises(CorpusError, match=rf"does not exist, but 2019/{DAY}.xml, 2020/{DAY}.xml do: keep the right one"):
         read_corpus(folder)
 
 
@@ -228,9 +226,7 @@ def test_days_that_lie_there_though_the_root_lists_none_are_named(tmp_path):
     (tmp_path / "2019").mkdir()
     (tmp_path / f"2019/{DAY}.xml").write_text(sitting_xml(GOOD))
     (tmp_path / "ParlaMint-GB.xml").write_text(root_xml([]))
-    with pytest.raises(
-        CorpusError, match=rf"lists no sitting files, though 1 lie there \(2019/{DAY}.xml .* xi:include"
-    ):
+    with pytest.raises(CorpusError, match=rf"lists no sitting files, though 1 lie there \(2019/{DAY}.xml .* xi:include"):
         read_corpus(tmp_path)
 
 
@@ -245,9 +241,7 @@ def test_annotated_corpora_are_named_for_what_they_are(tmp_path):
         with pytest.raises(CorpusError, match=r"annotated .*without “.ana”"):
             read_corpus(target)
     (tmp_path / f"{DAY}.xml").write_text(sitting_xml(GOOD))
-    with pytest.raises(
-        CorpusError, match=r"read the plain days that lie there too \(.*people='ParlaMint-GB.ana.xml'\)"
-    ):
+    with pytest.raises(CorpusError, match=r"read the plain days that lie there too \(.*people='ParlaMint-GB.ana.xml'\)"):
         read_corpus(tmp_path / "ParlaMint-GB.ana.xml")
     assert len(read_corpus(tmp_path, people=tmp_path / "ParlaMint-GB.ana.xml")) == 1
     (tmp_path / "ParlaMint-GB.ana.xml").write_text(root_xml([f"{DAY}.xml"]))

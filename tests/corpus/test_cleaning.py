@@ -95,9 +95,7 @@ def test_quotes_are_plain():
     assert cleaning.plain_quotes("“It’s” «so»") == '"It\'s" "so"'
 
 
-@pytest.mark.parametrize(
-    "note", ["To ask Her Majesty’s Government what plans they have.", "3. What steps he is taking."]
-)
+@pytest.mark.parametrize("note", ["To ask Her Majesty’s Government what plans they have.", "3. What steps he is taking."])
 def test_notes_that_hold_a_question(note):
     assert cleaning.note_is_question(note)
 

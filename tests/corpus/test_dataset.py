@@ -8,26 +8,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parliabench_utils.corpus.card import DATA_FILES, write_card
 from parliabench_utils.corpus.dataset import (
+    DATA_FILES,
     PAPER_KEYS,
     SPLITS,
     KeepRules,
+    closest_copies,
+    companions,
+    copies,
     debate_of,
     drop_without_topic,
     every_split,
     human_rows,
     keep_speeches,
+    leak_table,
     repair,
     repeated_texts,
+    shingles,
     split,
     to_records,
     without_headings,
+    write_card,
 )
-from parliabench_utils.corpus.leaks import closest_copies, companions, copies, leak_table, shingles
 from parliabench_utils.corpus.overview import dataset_numbers, party_table
-from parliabench_utils.corpus.prompts import Contexts, PromptRules, draw_prompts
-from parliabench_utils.corpus.references import choose_references
+from parliabench_utils.corpus.prompts import Contexts, PromptRules, choose_references, draw_prompts
 from parliabench_utils.run.artefacts import write_csv, write_jsonl
 from tests.corpus.corpus_files import LetterEncoder
 
@@ -120,9 +124,7 @@ def test_wrong_settings_are_refused():
 
 def drawn(seed=42, **rules):
     train, test = (pd.DataFrame(to_records(with_topics(part))) for part in split(speeches(), 0.7, "random", 1))
-    prompts, report = draw_prompts(
-        train, test, PromptRules(**({"n_prompts": 20, "min_context_speeches": 3} | rules)), seed
-    )
+    prompts, report = draw_prompts(train, test, PromptRules(**({"n_prompts": 20, "min_context_speeches": 3} | rules)), seed)
     return train, test, prompts, report
 
 
@@ -130,11 +132,7 @@ def test_prompts_follow_the_rules():
     _, test, prompts, report = drawn(question_share=0.25, min_per_party=3)
     frame = pd.DataFrame(prompts)
     assert report["drawn"] == 20 and (frame["kind"] == "question").sum() == report["questions"] == 5
-    assert (
-        frame["prompt_id"].is_unique
-        and frame["speech_id"].is_unique
-        and set(frame["speech_id"]) <= set(test["speech_id"])
-    )
+    assert frame["prompt_id"].is_unique and frame["speech_id"].is_unique and set(frame["speech_id"]) <= set(test["speech_id"])
     assert frame["Party"].value_counts().min() >= 3
     assert (frame.loc[frame["kind"] == "question", "instruction"] == "Whether it is so.").all()
     shares = test["Party"].value_counts(normalize=True)
@@ -142,9 +140,7 @@ def test_prompts_follow_the_rules():
     assert np.allclose(weighted.sort_index(), shares.sort_index(), atol=1e-4)
     of_test = test.assign(kind=np.where(test["Prompts"].str.len() > 0, "question", "generic"))
     cells = [part.groupby(["Party", "House", "kind"])["Party"].size() for part in (frame, of_test)]
-    size = (
-        cells[1].reindex(cells[0].index, fill_value=0).clip(lower=cells[0])
-    )  # a cell stands at least for its own prompts
+    size = cells[1].reindex(cells[0].index, fill_value=0).clip(lower=cells[0])  # a cell stands at least for its own prompts
     wanted = size / size.groupby("Party").transform("sum") * shares.reindex(size.index, level="Party") * 20
     assert np.allclose(frame.groupby(["Party", "House", "kind"])["weight"].sum(), wanted, atol=1e-4)
     assert drawn(question_share=0.25, min_per_party=3)[2] == prompts
@@ -177,9 +173,7 @@ def test_the_untitled_part_of_a_sitting_is_a_debate_to_leave_out():
         _, rows = Contexts(train).level({**prompts[0], "Section": empty}, 1)
         assert len(rows) and (train["sitting_id"].iloc[rows] != prompts[0]["sitting_id"]).all()
     asked = {**prompts[0], "Section": float("nan")}
-    first, other = (
-        choose_references([p], Contexts(train), LetterEncoder(), 2, 2) for p in (asked, asked | {"Section": None})
-    )
+    first, other = (choose_references([p], Contexts(train), LetterEncoder(), 2, 2) for p in (asked, asked | {"Section": None}))
     assert first == other
 
 
@@ -201,9 +195,7 @@ def test_too_few_contexts_give_fewer_prompts_and_say_so():
 
 
 def test_a_parliament_of_one_house_has_prompts_too():
-    train, test = (
-        pd.DataFrame(to_records(with_topics(part.assign(house=None)))) for part in split(speeches(), 0.7, "random", 1)
-    )
+    train, test = (pd.DataFrame(to_records(with_topics(part.assign(house=None)))) for part in split(speeches(), 0.7, "random", 1))
     prompts, _ = draw_prompts(train, test, PromptRules(n_prompts=6, min_context_speeches=3), 1)
     assert len(prompts) == 6 and {prompt["House"] for prompt in prompts} == {"Parliament"}
 
@@ -223,9 +215,7 @@ def test_human_rows_are_the_speeches_themselves():
     rows = human_rows(prompts, dict(zip(test["speech_id"], test["Speech"], strict=True)), 42)
     assert [row["prompt_id"] for row in rows] == [prompt["prompt_id"] for prompt in prompts]
     spoken = test.set_index("speech_id")["Speech"]
-    assert all(
-        row["generated_speech"] == spoken[prompt["speech_id"]] for row, prompt in zip(rows, prompts, strict=True)
-    )
+    assert all(row["generated_speech"] == spoken[prompt["speech_id"]] for row, prompt in zip(rows, prompts, strict=True))
     assert {row["finish_reason"] for row in rows} == {"human"}
 
 
@@ -290,12 +280,7 @@ def test_a_leak_table_has_a_row_a_split():
     divided = {by: split(frame, 0.8, by, 1) for by in SPLITS}
     table = leak_table(frame, divided, 0.5)
     assert table.index.tolist() == list(SPLITS) and (table["train"] + table["test"] == 120).all()
-    assert (
-        table.loc["by-debate", "same_debate"]
-        == table.loc["by-speaker", "same_speaker"]
-        == table.loc["by-date", "same_day"]
-        == 0
-    )
+    assert table.loc["by-debate", "same_debate"] == table.loc["by-speaker", "same_speaker"] == table.loc["by-date", "same_day"] == 0
     assert table.loc["random", "near_copy"] > 0 and (table["copy_or_debate"] >= table["near_copy"]).all()
     shown = closest_copies(*divided["random"], k=1)
     assert shown["share"].tolist() == [1] and (shown["test_text"] == shown["training_text"]).all()
@@ -361,9 +346,7 @@ def test_when_nothing_is_left_the_rule_that_dropped_most_is_named_with_its_remed
 
 def test_the_hint_is_of_the_rule_that_dropped_most_not_of_the_last():
     frame = speeches(60).assign(section=["Business"] * 40 + ["Roads"] * 20)
-    with pytest.raises(
-        ValueError, match=r"section excluded 40, party below min_speeches 20\): most fell to 'section excl"
-    ):
+    with pytest.raises(ValueError, match=r"section excluded 40, party below min_speeches 20\): most fell to 'section excl"):
         keep_speeches(frame, KeepRules(1000, 35, 400, ["Business"]))
 
 

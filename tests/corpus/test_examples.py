@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parliabench_utils.corpus.examples import nearest_examples
+from parliabench_utils.corpus.prompts import nearest_examples
 
 CONTEXT = {"Party": "Labour", "Topic": "Energy", "House": "House of Commons"}
 

@@ -68,10 +68,7 @@ def test_ids_are_unique_and_references_resolve():
 
 
 def test_the_root_lists_exactly_the_sittings():
-    listed = {
-        e.get("href")
-        for e in parse(MINI / "ParlaMint-GB.xml").getroot().findall("{http://www.w3.org/2001/XInclude}include")
-    }
+    listed = {e.get("href") for e in parse(MINI / "ParlaMint-GB.xml").getroot().findall("{http://www.w3.org/2001/XInclude}include")}
     assert listed == {path.relative_to(MINI).as_posix() for path in MINI.glob("*/*.xml")}
 
 

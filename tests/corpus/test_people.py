@@ -7,14 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parliabench_utils.corpus import read_corpus
-from parliabench_utils.corpus.people import (
-    Affiliation,
-    Person,
-    affiliation_at,
-    explain_affiliation,
-    is_government,
-    read_date,
-)
+from parliabench_utils.corpus.people import Affiliation, Person, affiliation_at, explain_affiliation, is_government, read_date
 from tests.corpus.corpus_files import debate, u
 
 
@@ -91,9 +84,7 @@ def test_who_heads_a_group_belongs_to_it(role):
     head = Affiliation("PG.A", role, "2019-01-01", None, "parliamentaryGroup")
     assert at([head], "2020-01-01") == ("PG.A", 1, "only")
     assert at([member("PG.A", "2015-01-01", org_role="parliamentaryGroup"), head], "2020-01-01") == ("PG.A", 1, "only")
-    assert (
-        at([member("PG.B", "2015-01-01", "2018-12-31", org_role="parliamentaryGroup"), head], "2020-01-01")[0] == "PG.A"
-    )
+    assert at([member("PG.B", "2015-01-01", "2018-12-31", org_role="parliamentaryGroup"), head], "2020-01-01")[0] == "PG.A"
     assert at([Affiliation("Committee", role, None, None, "committee")], "2020-01-01") == (None, 0, "none")
     assert at([Affiliation("Parliament", role, None, None, "parliament")], "2020-01-01") == (None, 0, "none")
 
@@ -207,9 +198,7 @@ def test_a_wrong_date_is_named():
 
 
 dates = st.dates(date(2010, 1, 1), date(2012, 12, 31))
-affiliations = st.lists(
-    st.builds(member, st.sampled_from(["A", "B", "C"]), st.none() | dates, st.none() | dates), max_size=6
-)
+affiliations = st.lists(st.builds(member, st.sampled_from(["A", "B", "C"]), st.none() | dates, st.none() | dates), max_size=6)
 
 
 @settings(deadline=None)

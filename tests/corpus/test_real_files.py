@@ -19,11 +19,7 @@ def days(shared_data):
 
 def test_every_utterance_of_the_real_days_is_read(days, shared_data):
     files = sorted((shared_data / "parlamint-gb-2022").glob("ParlaMint-GB_*.xml"))
-    ids = [
-        u.get("{http://www.w3.org/XML/1998/namespace}id")
-        for path in files
-        for u in ElementTree.parse(path).iter(f"{TEI}u")
-    ]
+    ids = [u.get("{http://www.w3.org/XML/1998/namespace}id") for path in files for u in ElementTree.parse(path).iter(f"{TEI}u")]
     assert days["speech_id"].tolist() == ids and len(ids) == 12466
     assert days["sitting_id"].nunique() == 42
 
@@ -62,9 +58,7 @@ def test_text_of_forty_utterances_against_the_xml(days, shared_data):
         u = next(u for u in tree.iter(f"{TEI}u") if u.get("{http://www.w3.org/XML/1998/namespace}id") == row.speech_id)
         words = " ".join(" ".join(seg.text.split()) for seg in u.iter(f"{TEI}seg"))
         assert row.text.replace(".", "") == words.replace(".", "")
-        assert (row.speaker_id if isinstance(row.speaker_id, str) else None) == (u.get("who") or "").lstrip(
-            "#"
-        ) or not u.get("who")
+        assert (row.speaker_id if isinstance(row.speaker_id, str) else None) == (u.get("who") or "").lstrip("#") or not u.get("who")
         assert row.house.split()[-1].lower() == row.sitting_id.rsplit("-", 1)[1]
 
 
@@ -87,8 +81,7 @@ def test_release_2_root_with_the_sample_days(shared_data):
     frame = read_corpus(shared_data / "parlamint-gb-2.1-samples", people=root)
     assert len(frame) == 32 and frame["sitting_id"].nunique() == 8
     assert (
-        frame["house"]
-        == frame["sitting_id"].str.endswith("lords").map({True: "House of Lords", False: "House of Commons"})
+        frame["house"] == frame["sitting_id"].str.endswith("lords").map({True: "House of Lords", False: "House of Commons"})
     ).all()
     assert not frame["text"].str.contains("SAMPLING").any()
     assert frame["party"].notna().mean() > 0.9

@@ -3,7 +3,7 @@
 import pytest
 
 from parliabench_utils.corpus import CorpusError, read_corpus
-from parliabench_utils.corpus.sittings import COLUMNS
+from parliabench_utils.corpus.tei import COLUMNS
 from tests.corpus.corpus_files import PEOPLE, TEI, XI, debate, root_xml, sitting_xml, u
 
 DAY = "ParlaMint-GB_2019-03-05-commons"
@@ -107,9 +107,7 @@ def test_lords_questions_private_notice_and_notes(corpus):
 
 def test_who_asks_and_speaks_in_one_breath_gives_a_speech(corpus):
     ask = "To ask Her Majesty’s Government what plans they have."
-    frame = read(
-        corpus, u(1, f"{ask} My Lords, buses matter. {'They do. ' * 20}"), u(2, "None.", who="Ben"), name=LORDS
-    )
+    frame = read(corpus, u(1, f"{ask} My Lords, buses matter. {'They do. ' * 20}"), u(2, "None.", who="Ben"), name=LORDS)
     assert frame["kind"].tolist() == ["speech", "speech"]
     assert (frame.loc[1, "prompts"], frame.loc[1, "answers"]) == ([ask], ["u1"])
 
@@ -179,9 +177,7 @@ def test_lists_in_files_of_their_own_and_year_folders(tmp_path):
     (tmp_path / "2019").mkdir()
     (tmp_path / "2019" / f"{DAY}.xml").write_text(sitting_xml(debate(u(1, "I disagree."))))
     include = f'<xi:include {XI} href="lists.xml"/>'
-    (tmp_path / "ParlaMint-GB.xml").write_text(
-        root_xml([f"2019/{DAY}.xml", "ParlaMint-GB.xml", "x.ana.xml"], people=include)
-    )
+    (tmp_path / "ParlaMint-GB.xml").write_text(root_xml([f"2019/{DAY}.xml", "ParlaMint-GB.xml", "x.ana.xml"], people=include))
     (tmp_path / "x.ana.xml").write_text("<TEI/>")
     assert read_corpus(tmp_path)["party"].tolist() == ["Conservative"]
     assert read_corpus(tmp_path / "ParlaMint-GB.xml")["party"].tolist() == ["Conservative"]
@@ -278,9 +274,7 @@ def orientation_of(corpus, states, day="2019-03-05", spells='<affiliation role="
       <org xml:id="G" role="parliamentaryGroup"><orgName full="abb">G</orgName></org></listOrg>
       <listPerson><person xml:id="Ada"><persName><surname>A</surname></persName>{spells}</person></listPerson>"""
     name = f"ParlaMint-XX_{day}"
-    return read_corpus(corpus({name: debate(u(1, "Yes."))}, people=people, identity="ParlaMint-XX")).loc[
-        0, "orientation"
-    ]
+    return read_corpus(corpus({name: debate(u(1, "Yes."))}, people=people, identity="ParlaMint-XX")).loc[0, "orientation"]
 
 
 def state(ana, of="", inner="", dates=""):
@@ -325,9 +319,7 @@ def test_declared_encodings_and_windows_line_ends_are_read(tmp_path, encoding):
     from parliabench_utils.corpus.overview import count_utterances
 
     declared = {"utf-8-sig": "UTF-8"}.get(encoding, encoding.upper())
-    day = sitting_xml(debate("<u\r\n xml:id='a' who='#Ada'><seg>Café\r\nau lait</seg></u>")).replace(
-        '"UTF-8"', f'"{declared}"'
-    )
+    day = sitting_xml(debate("<u\r\n xml:id='a' who='#Ada'><seg>Café\r\nau lait</seg></u>")).replace('"UTF-8"', f'"{declared}"')
     root = f'<?xml version="1.0" encoding="{declared}"?>\r\n{root_xml([f"{DAY}.xml"])}'
     (tmp_path / f"{DAY}.xml").write_bytes(day.encode(encoding))
     (tmp_path / "ParlaMint-GB.xml").write_bytes(root.encode(encoding))

@@ -10,10 +10,18 @@ import pandas as pd
 import pytest
 
 from parliabench_utils.corpus import topics
-from parliabench_utils.corpus.eurovoc import DOMAIN_CODES, concepts, domains_of, microthesauri
-from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
-from parliabench_utils.corpus.topic_classifiers import KEVLAR_TOKEN, KevlarTopics, topic_classifier
-from parliabench_utils.corpus.topic_embedding import DOMAIN_DESCRIPTIONS, EmbeddingTopics
+from parliabench_utils.corpus.people import ORIENTATION_SCALE
+from parliabench_utils.corpus.topics import (
+    DOMAIN_CODES,
+    DOMAIN_DESCRIPTIONS,
+    KEVLAR_TOKEN,
+    EmbeddingTopics,
+    KevlarTopics,
+    concepts,
+    domains_of,
+    microthesauri,
+    topic_classifier,
+)
 
 TRAINS = "Trains should run on time."
 
@@ -106,9 +114,7 @@ def test_what_a_direct_mapping_costs():
     ]
     assert cost.loc["Labor", ["agreement", "unreachable"]].tolist() == [0, 0]
     table = topics.confusion(opinions)
-    assert (
-        table.shape == (2, 21) and table.to_numpy().sum() == 3 and list(table.columns[-8:]) == list(topics.UNREACHABLE)
-    )
+    assert table.shape == (2, 21) and table.to_numpy().sum() == 3 and list(table.columns[-8:]) == list(topics.UNREACHABLE)
     assert topics.agreement(opinions)["agreement"] == 0.3333 and topics.agreement(opinions[:0]) == {}
     assert topics.direct_cost(opinions[:0]).empty
 
@@ -215,7 +221,7 @@ def test_kevlar_without_a_concept_or_a_service(monkeypatch):
         assert found["topic"].tolist() == [None] and found["score"].isna().all()
     with pytest.raises(ConnectionError, match="is the KEVLAR service running"):
         KevlarTopics(url, "en").classify(["Another."], [""])
-    monkeypatch.setattr("parliabench_utils.corpus.topic_classifiers.TIMEOUT", 0.2)
+    monkeypatch.setattr("parliabench_utils.corpus.topics.TIMEOUT", 0.2)
     waiting = threading.Event()
     with (
         service(lambda *_: (waiting.wait(1), (200, []))[1]) as (url, _),
@@ -231,7 +237,7 @@ def sequence_classifier(tmp_path_factory):
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
-    from parliabench_utils.models.encoders import encoder_folder
+    from parliabench_utils.models.embeddings import encoder_folder
 
     def save(labels, several=True):
         folder = tmp_path_factory.mktemp("classifier")
@@ -287,7 +293,7 @@ def test_settings_are_checked(settings, message):
 
 
 def test_a_cached_topic_that_changed_is_asked_for_again(tmp_path):
-    from parliabench_utils.corpus.topic_classifiers import _remembered
+    from parliabench_utils.corpus.topics import _remembered
 
     asked = []
 

@@ -26,7 +26,7 @@ def settings():
 def test_training_on_a_gpu_learns_and_repeats(tmp_path, settings, name):
     from benchmarks.finetune import rows
     from parliabench_utils.models.finetune import train
-    from parliabench_utils.models.loading import read_model_spec
+    from parliabench_utils.models.specs import read_model_spec
 
     logs = [train(read_model_spec(name), settings, rows(), rows()[:1], tmp_path / f"{i}").log for i in range(2)]
     held = [row["held_out_loss"] for row in logs[0] if row["held_out_loss"] is not None]
@@ -55,7 +55,7 @@ def test_out_of_memory_on_a_gpu_says_what_to_change(tmp_path, settings, monkeypa
 
     from benchmarks.finetune import rows
     from parliabench_utils.models.finetune import train
-    from parliabench_utils.models.loading import read_model_spec
+    from parliabench_utils.models.specs import read_model_spec
 
     torch.cuda.set_per_process_memory_fraction(0.001)
     try:

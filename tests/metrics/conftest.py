@@ -54,7 +54,7 @@ def tiny_bert(tmp_path_factory):
     import torch
     from transformers import AutoTokenizer, BertConfig
 
-    from parliabench_utils.models.encoders import encoder_folder
+    from parliabench_utils.models.embeddings import encoder_folder
 
     def folder(kind, name: str, pickled: bool = False):
         torch.manual_seed(0)

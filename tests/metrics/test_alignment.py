@@ -4,13 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parliabench_utils.corpus.dataset import debate_of
+from parliabench_utils.corpus.dataset import debate_id, debate_of
 from parliabench_utils.metrics.alignment import (
     COLUMNS,
     _deranged,
     align,
     centroids,
-    debate_id,
     nearest,
     party_alignment,
     party_margin,
@@ -60,13 +59,11 @@ def parliament():
 
 def test_psa_golden(golden):
     scale = ["Far-left", "Centre-left", "Centre", "Centre-right", "Far-right"]
-    from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
+    from parliabench_utils.corpus.people import ORIENTATION_SCALE
 
     for case in golden["psa"]:
         pairs = [(a, b) for a in scale for b in ORIENTATION_SCALE]
-        expected, closest = next(
-            (a, b) for a, b in pairs if abs(ORIENTATION_SCALE[a] - ORIENTATION_SCALE[b]) == case["distance"]
-        )
+        expected, closest = next((a, b) for a, b in pairs if abs(ORIENTATION_SCALE[a] - ORIENTATION_SCALE[b]) == case["distance"])
         speech = np.array([[case["similarity"], np.sqrt(1 - case["similarity"] ** 2)]])
         made = {closest: np.array([1.0, 0.0])}
         value = political_spectrum_alignment(speech, [expected], made)[0]
@@ -249,9 +246,7 @@ def test_what_cannot_be_left_out_or_found_is_said(parliament, tmp_path):
 def test_debates_without_a_heading_are_left_out_too(parliament, tmp_path):
     """None in one table is NaN in another: both are the untitled part of that sitting."""
     frame, vectors = parliament
-    frame = frame.assign(
-        Section=[None if i % 3 else "debate" for i in range(90)], speaker_id=[f"s{i}" for i in range(90)]
-    )
+    frame = frame.assign(Section=[None if i % 3 else "debate" for i in range(90)], speaker_id=[f"s{i}" for i in range(90)])
     store = write_centroids(tmp_path, frame, FixedEncoder(dict(zip(frame["Speech"], vectors, strict=True))))
     same = (frame["sitting_id"] == frame["sitting_id"][4]) & frame["Section"].isna()
     made = centroids(vectors[~same], frame["Party"][~same])

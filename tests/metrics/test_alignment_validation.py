@@ -8,18 +8,30 @@ import pytest
 from scipy import stats
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
-from parliabench_utils.metrics.alignment_controls import Condition, conditions, first_words, guessing, masker
-from parliabench_utils.metrics.alignment_evidence import evidence_figure, findings, overview
-from parliabench_utils.metrics.alignment_measures import ACCURACY, EVEN, TESTED, Scored, anova, auc, measures
-from parliabench_utils.metrics.alignment_validation import (
+from parliabench_utils.metrics.alignment_tests import (
+    ACCURACY,
     BEST,
     COLUMNS,
+    EVEN,
     SPLITS,
+    TESTED,
+    Condition,
+    Scored,
     _checks,
     _Test,
+    anova,
+    auc,
+    conditions,
+    evidence_figure,
+    findings,
+    first_words,
     folds_of,
     guess_rows,
+    guessing,
     held_out_cosines,
+    masker,
+    measures,
+    overview,
     score,
     validate,
 )
@@ -197,18 +209,12 @@ def misses(per_party, runs, shuffles=199, splits=tuple(SPLITS)):
             at = rows.set_index(["check", "statistic"])
             for key in TESTED:
                 own = at.loc[key]
-                name = (
-                    "chance"
-                    if key == ACCURACY
-                    else f"{key[1].removesuffix(', true centroids')}, labels shuffled over members"
-                )
+                name = "chance" if key == ACCURACY else f"{key[1].removesuffix(', true centroids')}, labels shuffled over members"
                 chance = at.loc[(key[0], name), "value"]
                 found.append((split, key[1], not own["low"] <= chance <= own["high"]))
             own = at.loc[ACCURACY]
             found.append((split, "even odds", not own["low"] <= 1 / 3 <= own["high"]))
-    return (
-        pd.DataFrame(found, columns=["split", "statistic", "missed"]).groupby(["split", "statistic"])["missed"].mean()
-    )
+    return pd.DataFrame(found, columns=["split", "statistic", "missed"]).groupby(["split", "statistic"])["missed"].mean()
 
 
 def test_intervals_hold_chance_where_there_is_no_politics():
@@ -216,9 +222,7 @@ def test_intervals_hold_chance_where_there_is_no_politics():
     share = misses(8, runs=20, shuffles=39, splits=("random", "by speaker"))
     assert (share.drop("even odds", level="statistic") <= 0.2).all()
     assert share["by speaker", "even odds"] <= 0.2
-    assert share["random", "even odds"] > 0.2, (
-        "knowing members is not knowing parties: random splits have another chance"
-    )
+    assert share["random", "even odds"] > 0.2, "knowing members is not knowing parties: random splits have another chance"
 
 
 @pytest.mark.slow
@@ -263,9 +267,7 @@ def test_deranged_centroids_of_one_cloud_give_the_same_f():
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     table = validate([plain(vectors)], human, folds=4, shuffles=20, seed=0).set_index(["split", "statistic"])
     gap = table.loc[("by speaker", "eta squared, true less deranged")]
-    assert (
-        gap["low"] < table.loc[("by speaker", "eta squared, true less deranged, labels shuffled over members"), "value"]
-    )
+    assert gap["low"] < table.loc[("by speaker", "eta squared, true less deranged, labels shuffled over members"), "value"]
     for statistic in ("F, true centroids", "F, labels shuffled over members"):
         assert table.loc[("by speaker", statistic)]["value"] > 3.01, "parties of nothing differ with p < 0.05"
     assert table.loc[("by speaker", "balanced accuracy")]["low"] < table.loc[("by speaker", "chance")]["value"]
@@ -305,9 +307,7 @@ def test_conditions_and_what_is_said_about_them(house):
     assert (shown.loc[shown["condition"] == "within government", "balanced accuracy"] == "—").all()
     said = " ".join(findings(table))
     assert "within government" in said
-    found = table.set_index(["condition", "split", "statistic"])["value"][
-        "all speeches", "by debate", "balanced accuracy"
-    ]
+    found = table.set_index(["condition", "split", "statistic"])["value"]["all speeches", "by debate", "balanced accuracy"]
     assert f"{found:.2f} by debate" in said
     assert evidence_figure(table).axes
     assert not table.duplicated(["condition", "split", "check", "statistic"]).any()
@@ -345,7 +345,7 @@ def test_empty_speeches_do_not_spoil_the_others(house):
 def test_guessers_are_exact():
     counts = {"Centre-left": 30, "Centre-right": 50, "Right": 20}
     place = {"Centre-left": -2, "Centre-right": 2, "Right": 4}
-    from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
+    from parliabench_utils.corpus.people import ORIENTATION_SCALE
 
     assert {name: ORIENTATION_SCALE[name] for name in place} == place
     table = guessing([0.6, 0.8, 0.5], ["Centre-left", "Centre-right", "Unknown"], counts)
@@ -363,7 +363,7 @@ def test_guessers_are_exact():
 
 def blind(expected, constant, noise=0.0, seed=0):
     """Speeches of a model that always says `constant`, whatever it is asked."""
-    from parliabench_utils.corpus.organisations import ORIENTATION_SCALE
+    from parliabench_utils.corpus.people import ORIENTATION_SCALE
 
     far = np.array([abs(ORIENTATION_SCALE[label] - ORIENTATION_SCALE[constant]) for label in expected])
     psa = 0.6 * (1 - far / 12) + np.random.default_rng(seed).normal(0, noise, len(far))
@@ -388,9 +388,7 @@ def test_intervals_of_guessing_hold_what_is_true_with_few_prompts():
     """A model whose expected PSA is the best constant's: 95 % intervals over 18 or 60 prompts hold the 0."""
     for n, runs in ((18, 100), (60, 60)):
         rows = [
-            guess_rows(
-                blind(["Left"] * (n // 2 - 2) + ["Right"] * (n // 2 + 2), "Right", 0.1, run), {"Left": 1}, 200, run
-            )
+            guess_rows(blind(["Left"] * (n // 2 - 2) + ["Right"] * (n // 2 + 2), "Right", 0.1, run), {"Left": 1}, 200, run)
             for run in range(runs)
         ]
         last = pd.concat(rows).query('statistic == "PSA less the better guesser\'s"')
@@ -401,9 +399,7 @@ def test_intervals_of_guessing_hold_what_is_true_with_few_prompts():
 
 def test_a_model_that_reads_is_above_the_guessers_and_one_that_does_not_is_not():
     expected = ["Centre-left"] * 20 + ["Centre-right"] * 30
-    rows = [
-        {"model": "reader", "similarity": 0.5, "PSA": 0.5, "Political Orientation": label} for label in expected
-    ] + [
+    rows = [{"model": "reader", "similarity": 0.5, "PSA": 0.5, "Political Orientation": label} for label in expected] + [
         {
             "model": "parrot",
             "similarity": 0.5,
@@ -413,9 +409,7 @@ def test_a_model_that_reads_is_above_the_guessers_and_one_that_does_not_is_not()
         for label in expected
     ]
     speeches = pd.DataFrame(rows).assign(type="baseline", prompt_id=[f"p{i}" for i in range(50)] * 2)
-    table = guess_rows(speeches, {"Centre-left": 4, "Centre-right": 6}, draws=200, seed=0).set_index(
-        ["condition", "statistic"]
-    )
+    table = guess_rows(speeches, {"Centre-left": 4, "Centre-right": 6}, draws=200, seed=0).set_index(["condition", "statistic"])
     above = table.xs("PSA less the better guesser's", level="statistic")
     assert above.loc["reader baseline", "low"] > 0
     assert above.loc["parrot baseline", "value"] == pytest.approx(0)

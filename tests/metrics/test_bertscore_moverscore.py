@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from parliabench_utils.metrics.bertscore import bertscore, piece_idf, signature
 from parliabench_utils.metrics.moverscore import earth_movers_distance, mass, moverscore, similarity
 from parliabench_utils.metrics.moverscore import signature as mover_signature
-from parliabench_utils.models.embeddings import TokenEncoder
-from parliabench_utils.models.encoders import encoder_folder
+from parliabench_utils.models.embeddings import TokenEncoder, encoder_folder
 
 SPEECHES = [
     "My Lords, I beg to move that the Bill be now read a second time.",

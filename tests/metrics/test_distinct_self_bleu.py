@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parliabench_utils.metrics import self_bleu as module
-from parliabench_utils.metrics.distinct import corpus_distinct_n, distinct_n, expected_kinds, signature
+from parliabench_utils.metrics.distinct import corpus_distinct_n, distinct_n, expected_kinds, signature, split_sentences, words
 from parliabench_utils.metrics.self_bleu import self_bleu
 from parliabench_utils.metrics.self_bleu import signature as self_bleu_signature
-from parliabench_utils.metrics.tokens import split_sentences, words
 
 TEXTS = st.lists(st.text(alphabet="ab c", max_size=12), min_size=2, max_size=6)
 

@@ -14,12 +14,17 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
 from parliabench_utils.metrics import gruen as module
-from parliabench_utils.metrics.acceptability import Acceptability, corrupt, fit_acceptability, read_acceptability
-from parliabench_utils.metrics.grammar import CausalGrammar, MaskedGrammar, SentenceSimilarity
 from parliabench_utils.metrics.gruen import (
+    Acceptability,
+    CausalGrammar,
+    MaskedGrammar,
+    SentenceSimilarity,
+    corrupt,
+    fit_acceptability,
     grammar_score,
     gruen,
     published_cleaning,
+    read_acceptability,
     redundancy,
     redundancy_flags,
     sentences_of,
@@ -109,9 +114,7 @@ def test_many_texts_go_in_blocks(monkeypatch):
 def test_redundancy_finds_what_the_published_loop_finds():
     """The early exits must not change a flag: against the same rules written out, on damaged copies."""
     rng = random.Random(0)
-    sentences = [
-        corrupt(corrupt(s, rng), rng) for s in [SENTENCE, SENTENCE[:30], "We left. " + SENTENCE] for _ in range(6)
-    ]
+    sentences = [corrupt(corrupt(s, rng), rng) for s in [SENTENCE, SENTENCE[:30], "We left. " + SENTENCE] for _ in range(6)]
     for a, b in itertools.combinations(sentences, 2):
         match = difflib.SequenceMatcher(None, a, b).find_longest_match()
         shorter, longer = sorted((len(a.split()), len(b.split())))
@@ -202,9 +205,7 @@ def test_corruption_is_seeded_and_changes_sentences():
 
 def test_classifier_tells_damage_in_unseen_speeches(tmp_path):
     subjects = ["rail", "farming", "fishing", "housing", "schools", "prisons", "courts", "buses", "ports", "museums"]
-    form = (
-        "I am grateful to the Minister for what was said about {0}. Will the Government now publish the review of {0} "
-    )
+    form = "I am grateful to the Minister for what was said about {0}. Will the Government now publish the review of {0} "
     form += "and {1}? The people of my constituency have been waiting for it since the summer."
     texts = [form.format(one, two) for one in subjects for two in subjects[:4]]
     report = fit_acceptability(tmp_path, texts, seed=1, max_sentences=80)
@@ -226,7 +227,7 @@ def test_classifier_tells_damage_in_unseen_speeches(tmp_path):
 def test_acceptability_s_features_do_not_depend_on_the_number_of_threads():
     import torch
 
-    from parliabench_utils.metrics.acceptability import features
+    from parliabench_utils.metrics.gruen import features
 
     sentences, before = [f"My Lords, clause {i} stands " + "part " * i for i in range(1, 60)], torch.get_num_threads()
     made = []

@@ -5,16 +5,8 @@ import shutil
 
 import pytest
 
-from parliabench_utils.metrics.judge import (
-    DIMENSIONS,
-    JudgementCache,
-    judge_prompts,
-    judge_speeches,
-    read_judge_spec,
-    speeches_of,
-)
-from parliabench_utils.metrics.judge_engine import Reply
-from parliabench_utils.metrics.judge_parsing import Judgement, parse_judgement
+from parliabench_utils.metrics.judge import JudgementCache, Reply, judge_speeches, speeches_of
+from parliabench_utils.metrics.judge_prompts import DIMENSIONS, Judgement, judge_prompts, parse_judgement, read_judge_spec
 from parliabench_utils.metrics.judge_trust import failure_table, judgements_frame
 from parliabench_utils.run.artefacts import read_jsonl, write_jsonl
 from tests.metrics.test_judge_prompting import SPEECH

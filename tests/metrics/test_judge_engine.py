@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from parliabench_utils.metrics.judge_engine import ConstrainedEngine, TextEngine, chat_text, open_engine, room_for_reply
-from parliabench_utils.models.judge_prompting import JudgePrompt, judge_prompts, read_judge_spec
+from parliabench_utils.metrics.judge import ConstrainedEngine, TextEngine, chat_text, open_engine, room_for_reply
+from parliabench_utils.metrics.judge_prompts import JudgePrompt, judge_prompts, read_judge_spec
 from tests.metrics.test_judge_prompting import INJECTION, SPEECH
 from tests.models.tiny import tiny_loaded
 
@@ -73,8 +73,7 @@ def test_the_part_after_the_speech_is_short(engine):
 def test_a_speech_brings_no_special_tokens(engine):
     tokenizer = engine.loaded.tokenizer
     plain, forged = (
-        engine._token_ids(judge_prompts(SPEC, SPEECH | {"generated_speech": text}), [""] * 6)[0]
-        for text in ("Yes.", INJECTION)
+        engine._token_ids(judge_prompts(SPEC, SPEECH | {"generated_speech": text}), [""] * 6)[0] for text in ("Yes.", INJECTION)
     )
     special = set(tokenizer.all_special_ids)
     assert sum(i in special for i in plain) == sum(i in special for i in forged)
@@ -107,9 +106,7 @@ def test_free_text_depends_on_a_rows_own_seed_only(engine):
     together = [r.raw for r in text.ask(prompts, [1, 2])]
     assert [text.ask([q], [seed])[0].raw for q, seed in zip(prompts, (1, 2), strict=True)] == together
     assert text.ask(prompts, [3, 4])[0].raw != together[0]
-    assert not any(
-        chat_text(engine.loaded.tokenizer, q.text)[:40] in raw for q, raw in zip(prompts, together, strict=True)
-    )
+    assert not any(chat_text(engine.loaded.tokenizer, q.text)[:40] in raw for q, raw in zip(prompts, together, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -122,13 +119,11 @@ def test_free_text_depends_on_a_rows_own_seed_only(engine):
         ("", "<score>8", "stop", "ok-truncated", 8),
     ],
 )
-def test_thoughts_that_the_template_opens_and_cut_replies_are_read_as_such(
-    engine, monkeypatch, end, text, finish, status, score
-):
+def test_thoughts_that_the_template_opens_and_cut_replies_are_read_as_such(engine, monkeypatch, end, text, finish, status, score):
     spec = SPEC.model_copy(update={"ending": "free"})
     template = engine.loaded.tokenizer.chat_template + end
     monkeypatch.setattr(engine.loaded.tokenizer, "chat_template", template)
-    monkeypatch.setattr("parliabench_utils.metrics.judge_engine._generated", lambda *_: [(text, finish)])
+    monkeypatch.setattr("parliabench_utils.metrics.judge._generated", lambda *_: [(text, finish)])
     (reply,) = TextEngine(engine.loaded, spec).ask([JudgePrompt("J_Coh", "", "Judge.")], [1])
     assert (reply.judgement.status, reply.judgement.score, reply.finish) == (status, score, finish)
     assert TextEngine(engine.loaded, spec).read(reply.raw, reply.finish) == reply.judgement
@@ -152,9 +147,7 @@ def test_feedback_stands_before_the_constrained_score(engine):
     assert talking.read(one[0].raw) == one[0].judgement
     _, rests = talking._token_ids(prompts, [r.judgement.feedback for r in one])
     ends = [engine.loaded.tokenizer.decode(rest) for rest in rests]
-    assert all(
-        end.endswith(f"<feedback>{r.judgement.feedback}</feedback>\n<score>1") for end, r in zip(ends, one, strict=True)
-    )
+    assert all(end.endswith(f"<feedback>{r.judgement.feedback}</feedback>\n<score>1") for end, r in zip(ends, one, strict=True))
 
 
 def test_five_points_have_one_token_each(engine):
@@ -177,11 +170,9 @@ def test_no_row_crosses_the_switch_and_long_prompts_go_alone(engine, monkeypatch
         batches.append([(len(i), limit) for i in ids])
         return [(f"<score>{len(i) % 10 + 1}</score>", "stop") for i in ids]
 
-    monkeypatch.setattr("parliabench_utils.metrics.judge_engine._encoded", lambda loaded, text: [0] * int(text))
-    monkeypatch.setattr("parliabench_utils.metrics.judge_engine._generated", generate)
-    replies = TextEngine(engine.loaded, spec).ask(
-        [JudgePrompt("J_Coh", "", str(n)) for n in (10, 20, 24, 30, 45, 60)], [0] * 6
-    )
+    monkeypatch.setattr("parliabench_utils.metrics.judge._encoded", lambda loaded, text: [0] * int(text))
+    monkeypatch.setattr("parliabench_utils.metrics.judge._generated", generate)
+    replies = TextEngine(engine.loaded, spec).ask([JudgePrompt("J_Coh", "", str(n)) for n in (10, 20, 24, 30, 45, 60)], [0] * 6)
     assert batches == [[(10, 16), (20, 16), (24, 16)], [(45, 16), (60, 16)]]
     assert [r.judgement.status for r in replies] == ["ok"] * 3 + ["prompt-too-long"] + ["ok"] * 2
 

@@ -17,8 +17,9 @@ SCRIPT = f"""
 import json, os, random, signal, sys, time
 from pathlib import Path
 import torch
-from parliabench_utils.metrics.judge import judge_prompts, judge_speeches, open_engine, read_judge_spec
-from parliabench_utils.metrics.judge_engine import ConstrainedEngine
+from parliabench_utils.metrics.judge import judge_prompts, judge_speeches, open_engine
+from parliabench_utils.metrics.judge_prompts import read_judge_spec
+from parliabench_utils.metrics.judge import ConstrainedEngine
 from tests.models.tiny import tiny_loaded
 from tests.metrics.test_judge_prompting import SPEECH
 

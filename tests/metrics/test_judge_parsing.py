@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parliabench_utils.metrics.judge import parse_judgement
+from parliabench_utils.metrics.judge_prompts import parse_judgement
 from tests.conftest import ROOT
 
 CASES = json.loads((ROOT / "tests/golden/judge_replies.json").read_text(encoding="utf-8"))

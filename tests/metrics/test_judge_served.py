@@ -12,16 +12,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from parliabench_utils.metrics.judge import judge_speeches, read_judge_spec
-from parliabench_utils.metrics.judge_server import ServerEngine
-from parliabench_utils.models.loading import read_model_spec
-from parliabench_utils.models.packaged import packaged_smollm2
+from parliabench_utils.metrics.judge import ServerEngine, judge_speeches
+from parliabench_utils.metrics.judge_prompts import read_judge_spec
+from parliabench_utils.models.specs import packaged_smollm2, read_model_spec
 from tests.metrics.test_judge_prompting import SPEECH
 
 pytestmark = pytest.mark.slow
-FREE = read_judge_spec("smollm2-constrained").model_copy(
-    update={"ending": "free", "max_new_tokens": 8, "batch_size": 2}
-)
+FREE = read_judge_spec("smollm2-constrained").model_copy(update={"ending": "free", "max_new_tokens": 8, "batch_size": 2})
 
 
 @contextmanager
@@ -61,9 +58,7 @@ def judged(url, name, path):
     return judge_speeches([SPEECH], spec, ServerEngine(spec, url), path, run_seed=1, max_attempts=1)
 
 
-@pytest.mark.skipif(
-    not all(map(find_spec, ("fastapi", "uvicorn", "openai"))), reason="pip install -r benchmarks/requirements.txt"
-)
+@pytest.mark.skipif(not all(map(find_spec, ("fastapi", "uvicorn", "openai"))), reason="pip install -r benchmarks/requirements.txt")
 def test_transformers_serve_answers(tmp_path):
     folder = str(packaged_smollm2())
     start = "from transformers.cli.transformers import main; main()"

@@ -7,9 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from parliabench_utils.metrics.judge import judge_speeches
-from parliabench_utils.metrics.judge_server import ServerEngine, ServerStoppedError
-from parliabench_utils.models.judge_prompting import judge_prompts, read_judge_spec
+from parliabench_utils.metrics.judge import ServerEngine, judge_speeches
+from parliabench_utils.metrics.judge_prompts import judge_prompts, read_judge_spec
+from parliabench_utils.models.backends import ServerStoppedError
 from parliabench_utils.run.artefacts import read_jsonl
 from tests.metrics.test_judge_prompting import SPEECH
 

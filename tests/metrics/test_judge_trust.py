@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parliabench_utils.metrics.judge import DIMENSIONS, ask_all, judge_speeches, read_judge_spec
-from parliabench_utils.metrics.judge_engine import Reply
-from parliabench_utils.metrics.judge_parsing import Judgement
+from parliabench_utils.metrics.judge import Reply, ask_all, judge_speeches
+from parliabench_utils.metrics.judge_prompts import DIMENSIONS, Judgement, read_judge_spec
 from parliabench_utils.metrics.judge_trust import (
     AGAIN,
     CONTROLS,
@@ -18,7 +17,7 @@ from parliabench_utils.metrics.judge_trust import (
     sample_speeches,
     second_questions,
 )
-from parliabench_utils.results.trust import LENGTH, _passes, _repeats, trust_display, trust_measures, verdicts
+from parliabench_utils.results.robustness import LENGTH, _passes, _repeats, trust_display, trust_measures, verdicts
 from tests.metrics.test_judge_prompting import SPEECH
 
 SPEC = read_judge_spec("smollm2-constrained")
@@ -80,9 +79,7 @@ def sound(prompt, seed):
     if prompt.dimension == "J_PolApp" and f"of {text.split('Party: ')[1].splitlines()[0]}." not in text:
         good = 1
     good = 1 if "lorem" in text else good
-    best_last = (
-        prompt.own.index("outstanding") > prompt.own.index("no argument") if prompt.dimension == "J_Qual" else True
-    )
+    best_last = prompt.own.index("outstanding") > prompt.own.index("no argument") if prompt.dimension == "J_Qual" else True
     return float(good if best_last else 11 - good)
 
 
@@ -121,9 +118,7 @@ def test_a_judge_that_throws_dice_is_found_out(tmp_path):
     dice = measured(tmp_path, lambda q, seed: float(seed % 10 + 1), second=lambda q, seed: float(seed // 7 % 10 + 1))
     assert dice.loc[("asked again: alpha", "J_Coh"), "value"] < 0.5
     assert dice.loc[("asked again: standard deviation", "J_Coh"), "value"] > 1
-    assert (
-        dice.loc[("dimensions shuffled: largest change", "J_Coh"), "value"] == 0
-    )  # the same seeds: the order alone changed
+    assert dice.loc[("dimensions shuffled: largest change", "J_Coh"), "value"] == 0  # the same seeds: the order alone changed
     assert dice.loc[("second judge: quadratic kappa", "J_Coh"), "value"] < 0.6
     assert all("asked again" in failed for failed in verdicts(dice.reset_index(), 10)["failed"])
 

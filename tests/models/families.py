@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from parliabench_utils.models.loading import read_model_spec
+from parliabench_utils.models.specs import read_model_spec
 
 CONTROL = {
     "mistral-7b-v0.3": ("<s>", "</s>", ["[INST]", "[/INST]"]),

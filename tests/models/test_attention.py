@@ -6,8 +6,8 @@ import pytest
 import torch
 from tiny import tiny_model
 
-from parliabench_utils.models.attention import use_folded_attention
-from parliabench_utils.models.sampling import Sampling, decode_batch
+from parliabench_utils.models.backends import Sampling, decode_batch
+from parliabench_utils.models.loading import use_folded_attention
 
 PROMPTS = [[1, 5, 9], [1, 7], [1, 3, 4, 8, 11], [1], [1, 20, 21, 22]]
 

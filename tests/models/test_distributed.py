@@ -9,11 +9,8 @@ from dataclasses import replace
 import pytest
 import test_finetune as t
 
-from parliabench_utils.models.distributed import train_in_processes
-from parliabench_utils.models.finetune import last_checkpoint, train
-from parliabench_utils.models.loading import read_model_spec
-from parliabench_utils.models.training_card import finetune_model
-from parliabench_utils.models.training_plan import training_rows
+from parliabench_utils.models.finetune import finetune_model, last_checkpoint, train, train_in_processes, training_rows
+from parliabench_utils.models.specs import read_model_spec
 from parliabench_utils.run.artefacts import read_jsonl, write_jsonl
 
 NAME = "smollm2-135m"
@@ -62,7 +59,7 @@ def test_an_interrupt_ends_the_processes(run, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("parliabench_utils.models.distributed.subprocess.Popen", patient)
+    monkeypatch.setattr("parliabench_utils.models.finetune.subprocess.Popen", patient)
     monkeypatch.setattr("builtins.print", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train_in_processes(NAME, replace(t.SETTINGS, n_processes=2), run, 42)

@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from parliabench_utils.models.embedding_cache import EmbeddingCache, text_key
-from parliabench_utils.models.embeddings import SentenceEncoder, TokenEncoder
-from parliabench_utils.models.encoders import batches_by_length, encoder_folder, load_encoder, read_batches
+from parliabench_utils.models.embeddings import (
+    EmbeddingCache,
+    SentenceEncoder,
+    TokenEncoder,
+    batches_by_length,
+    encoder_folder,
+    load_encoder,
+    read_batches,
+    text_key,
+)
 
 LONG = "The Minister will know that the bus does not come on Sundays. " * 60
 
@@ -25,9 +32,7 @@ def test_equals_sentence_transformers_where_long_texts_are_cut():
     from sentence_transformers import SentenceTransformer
 
     texts = ["My Lords, I beg to move.", LONG, "Order."]
-    theirs = SentenceTransformer(str(encoder_folder("all-MiniLM-L6-v2")), device="cpu").encode(
-        texts, normalize_embeddings=True
-    )
+    theirs = SentenceTransformer(str(encoder_folder("all-MiniLM-L6-v2")), device="cpu").encode(texts, normalize_embeddings=True)
     ours = SentenceEncoder(long_text="cut", cache=False).encode(texts)
     np.testing.assert_allclose(ours, theirs, atol=2e-6)
 

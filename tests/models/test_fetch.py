@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from parliabench_utils.models import fetch
+from parliabench_utils.models import loading as fetch
 from tests.conftest import ROOT
 
 

@@ -7,20 +7,24 @@ from families import ROW
 from tiny import tiny_model
 
 from parliabench_utils.models import finetune
-from parliabench_utils.models.adapters import prepare_backend
 from parliabench_utils.models.finetune import (
+    TrainingSettings,
     as_dataset,
+    derived_steps,
     last_checkpoint,
     log_rows,
+    masked_example,
+    model_card,
+    preflight,
+    prepare_backend,
     rows_after_packing,
+    steps_of,
     train,
     whole_batches,
 )
-from parliabench_utils.models.loading import load_model, load_tokenizer, read_model_spec
-from parliabench_utils.models.packaged import file_sha256
+from parliabench_utils.models.loading import load_model
 from parliabench_utils.models.prompting import Example
-from parliabench_utils.models.training_card import model_card
-from parliabench_utils.models.training_plan import TrainingSettings, derived_steps, masked_example, preflight, steps_of
+from parliabench_utils.models.specs import file_sha256, load_tokenizer, read_model_spec
 
 SETTINGS = TrainingSettings(
     backend="peft",
@@ -49,9 +53,7 @@ SETTINGS = TrainingSettings(
     save_every=2,
     max_dropped_share=0.0,
 )
-ROWS = [
-    ROW | {"speech_id": f"u{i}", "Speech": f"I thank the Minister for answer {i}. " * (1 + i % 4)} for i in range(12)
-]
+ROWS = [ROW | {"speech_id": f"u{i}", "Speech": f"I thank the Minister for answer {i}. " * (1 + i % 4)} for i in range(12)]
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +63,7 @@ def spec(tmp_path_factory):
     tiny_model().save_pretrained(folder)
     packaged = read_model_spec("smollm2-135m")
     load_tokenizer(packaged).save_pretrained(folder)
-    return packaged.model_copy(
-        update={"source": "path", "path": str(folder), "precision": "fp32", "name": "tiny", "sha256": None}
-    )
+    return packaged.model_copy(update={"source": "path", "path": str(folder), "precision": "fp32", "name": "tiny", "sha256": None})
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +152,7 @@ def test_a_killed_training_goes_on_with_the_same_losses(trained, spec, tmp_path,
     resumed = train(spec, SETTINGS, ROWS, ROWS[:2], tmp_path)
     assert resumed.resumed_from == 4
     assert resumed.log == result.log
-    assert file_sha256(tmp_path / "adapter/adapter_model.safetensors") == file_sha256(
-        folder / "adapter/adapter_model.safetensors"
-    )
+    assert file_sha256(tmp_path / "adapter/adapter_model.safetensors") == file_sha256(folder / "adapter/adapter_model.safetensors")
 
 
 def test_checkpoints_of_another_training_are_dropped(spec, tmp_path):
@@ -260,8 +258,6 @@ def test_out_of_memory_says_what_to_change(spec, tmp_path, monkeypatch):
         train(spec, SETTINGS, ROWS, ROWS[:2], tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("rows", "at_most", "expected"), [(8, 4, 4), (2, 4, 2), (7, 4, 1), (9, 4, 3), (64, 8, 8), (1, 4, 1)]
-)
+@pytest.mark.parametrize(("rows", "at_most", "expected"), [(8, 4, 4), (2, 4, 2), (7, 4, 1), (9, 4, 3), (64, 8, 8), (1, 4, 1)])
 def test_no_held_out_row_is_dropped_for_an_incomplete_batch(rows, at_most, expected):
     assert whole_batches(rows, at_most) == expected

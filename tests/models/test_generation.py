@@ -9,21 +9,23 @@ import pytest
 from families import ROW
 from tiny import tiny_loaded
 
+from parliabench_utils.metrics.speeches import failure_counts, split_prompts
 from parliabench_utils.models import generation
-from parliabench_utils.models.drafts import GenerationSettings, draft_prompts, even_batches, trim_to_sentence
+from parliabench_utils.models.backends import Sampling, ServerModel
 from parliabench_utils.models.generation import (
+    GenerationSettings,
     determinism,
+    draft_prompts,
+    even_batches,
     generate_file,
     generate_pair,
     load_speaker,
     read_fingerprints,
+    trim_to_sentence,
 )
-from parliabench_utils.models.sampling import Sampling
-from parliabench_utils.models.selection import failure_counts, split_prompts
-from parliabench_utils.models.server import ServerModel
 from parliabench_utils.models.validation import ValidationSettings
 from parliabench_utils.run.artefacts import read_jsonl
-from parliabench_utils.run.seeds import row_seed
+from parliabench_utils.run.record import row_seed
 
 SETTINGS = GenerationSettings(
     sampling=Sampling(0.7, 0.85, 1.2),
@@ -178,8 +180,7 @@ def test_failed_rows_of_several_batches_share_the_next_rounds(tmp_path, monkeypa
 
 EXAMPLES = {
     p["prompt_id"]: [
-        ROW | {"speech_id": f"t{i}", "Speech": f"I thank the Minister for point {i} of {p['prompt_id']}."}
-        for i in range(4)
+        ROW | {"speech_id": f"t{i}", "Speech": f"I thank the Minister for point {i} of {p['prompt_id']}."} for i in range(4)
     ]
     for p in PROMPTS
 }

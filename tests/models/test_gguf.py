@@ -5,10 +5,11 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from parliabench_utils.models import gguf, packaged
-from parliabench_utils.models.gguf import GgufModel, gguf_file
-from parliabench_utils.models.loading import load_model, load_tokenizer, read_model_spec
-from parliabench_utils.models.sampling import Sampling
+from parliabench_utils.models import backends as gguf
+from parliabench_utils.models import specs as packaged
+from parliabench_utils.models.backends import GgufModel, Sampling, gguf_file
+from parliabench_utils.models.loading import load_model
+from parliabench_utils.models.specs import load_tokenizer, read_model_spec
 
 SAMPLING = Sampling(0.7, 0.85, 1.2)
 STOP = 9

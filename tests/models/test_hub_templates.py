@@ -6,8 +6,8 @@ Fetch them once with `huggingface-cli download NAME tokenizer_config.json tokeni
 import pytest
 from families import ROW
 
-from parliabench_utils.models.loading import read_model_spec
 from parliabench_utils.models.prompting import encode, encode_example, messages, render_prompt, stop_ids
+from parliabench_utils.models.specs import read_model_spec
 
 # The instruction-tuned model of each family publishes the template; its base, which the paper tunes, the vocabulary.
 PUBLISHED = {

@@ -7,17 +7,10 @@ import shutil
 import pytest
 from pydantic import ValidationError
 
-from parliabench_utils.models import packaged
-from parliabench_utils.models.adapters import save_adapter
-from parliabench_utils.models.loading import (
-    check_adapter,
-    keep_differentiable,
-    load_model,
-    load_tokenizer,
-    read_model_spec,
-    weights_identity,
-    weights_location,
-)
+from parliabench_utils.models import specs as packaged
+from parliabench_utils.models.finetune import save_adapter
+from parliabench_utils.models.loading import check_adapter, keep_differentiable, load_model
+from parliabench_utils.models.specs import load_tokenizer, read_model_spec, weights_identity, weights_location
 
 
 def write_spec(folder, **changes):

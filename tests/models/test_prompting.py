@@ -3,7 +3,6 @@
 import pytest
 from families import CONTROL, ROW, family
 
-from parliabench_utils.models.loading import load_tokenizer, read_model_spec
 from parliabench_utils.models.prompting import (
     GENERATION_SYSTEM,
     GENERIC_INSTRUCTION,
@@ -17,6 +16,7 @@ from parliabench_utils.models.prompting import (
     stop_ids,
     system_text,
 )
+from parliabench_utils.models.specs import load_tokenizer, read_model_spec
 
 USER = (
     "Context:\nPARTY: Labour\nTOPIC: Energy\nSECTION: Energy Prices\nPOLITICAL ORIENTATION: Centre-left\nHOUSE: House of Commons\n\n"
@@ -60,19 +60,13 @@ def case(request):
 
 
 def test_system_prompts_are_the_papers_words():
-    assert TRAINING_SYSTEM.startswith(
-        "You are a seasoned UK parliamentary member. Use proper British parliamentary language"
-    )
-    assert TRAINING_SYSTEM.endswith(
-        "the political orientation and typical positions of the specified party on the given topic."
-    )
+    assert TRAINING_SYSTEM.startswith("You are a seasoned UK parliamentary member. Use proper British parliamentary language")
+    assert TRAINING_SYSTEM.endswith("the political orientation and typical positions of the specified party on the given topic.")
     assert (
         "Generate a coherent speech of 43 - 635 words in standard English (no Unicode artifacts, no special characters).\nUse proper"
         in system_text("generate", 43, 635)
     )
-    assert GENERATION_SYSTEM.split("\n", 1)[1] == TRAINING_SYSTEM.removeprefix(
-        "You are a seasoned UK parliamentary member. "
-    )
+    assert GENERATION_SYSTEM.split("\n", 1)[1] == TRAINING_SYSTEM.removeprefix("You are a seasoned UK parliamentary member. ")
 
 
 def few_shot(name: str) -> str:
@@ -156,9 +150,7 @@ def test_long_speech_is_cut_and_a_prompt_alone_leaves_nothing_to_learn():
 def test_questions_become_the_instruction():
     asked = ROW | {"Prompts": ["What steps is he taking?", "If he will make a statement."]}
     spec = read_model_spec("qwen2-7b")
-    assert messages(spec, asked, "train")[1]["content"].endswith(
-        "What steps is he taking?\nIf he will make a statement."
-    )
+    assert messages(spec, asked, "train")[1]["content"].endswith("What steps is he taking?\nIf he will make a statement.")
     assert messages(spec, asked | {"instruction": "Why?"}, "train")[1]["content"].endswith("Instruction: Why?")
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import tiny_model
 
-from parliabench_utils.models.sampling import Sampling, decode_batch, draw, gumbel_noise, penalise_seen, seen_tokens
+from parliabench_utils.models.backends import Sampling, decode_batch, draw, gumbel_noise, penalise_seen, seen_tokens
 
 PAPER = Sampling(temperature=0.7, top_p=0.85, repetition_penalty=1.2)
 PROMPTS = [[1, 5, 9], [1, 7], [1, 3, 4, 8, 11], [1], [1, 20, 21, 22], [1, 6, 6], [1, 2, 30]]
@@ -47,9 +47,7 @@ def test_greedy_is_the_stock_greedy(model):
     greedy = Sampling(temperature=0, top_p=1.0, repetition_penalty=1.0)
     ours, _ = decode_batch(model, [[1, 5, 9]], [0], greedy, 20, [59], 2)[0]
     ids = torch.tensor([[1, 5, 9]])
-    stock = model.generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=20, eos_token_id=59
-    )
+    stock = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=20, eos_token_id=59)
     assert ours == [t for t in stock[0, 3:].tolist() if t != 59]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parliabench_utils.models.selection import generated_rows, read_generated
+from parliabench_utils.metrics.speeches import generated_rows, read_generated
 from parliabench_utils.run.artefacts import write_jsonl
 
 PROMPTS = [{"prompt_id": "a", "shard": 0}, {"prompt_id": "b", "shard": 1}, {"prompt_id": "c", "shard": 0}]

@@ -10,18 +10,19 @@ import httpx
 import pytest
 from transformers import GenerationConfig
 
-from parliabench_utils.metrics.judge_server import ServerEngine
-from parliabench_utils.models.judge_prompting import read_judge_spec
-from parliabench_utils.models.loading import load_model, read_model_spec
-from parliabench_utils.models.sampling import Sampling
-from parliabench_utils.models.server import (
+from parliabench_utils.metrics.judge import ServerEngine
+from parliabench_utils.metrics.judge_prompts import read_judge_spec
+from parliabench_utils.models.backends import (
     KEYS,
+    Sampling,
     ServerModel,
     ServerStoppedError,
     _retry_after,
     for_transformers,
     sampling_fields,
 )
+from parliabench_utils.models.loading import load_model
+from parliabench_utils.models.specs import read_model_spec
 
 SAMPLING = Sampling(0.7, 0.85, 1.2)
 
@@ -69,9 +70,7 @@ def test_a_refused_prompt_costs_one_attempt(code):
         return httpx.Response(code, text="too long") if json.loads(request.content)["seed"] == 1 else answer()
 
     first, second = served(reply).complete([[1], [2]], [1, 2], SAMPLING, 5, [])
-    assert (
-        first[0] == "" and first[1].startswith("no-answer: ") and f"HTTP {code}" in first[1] and "too long" in first[1]
-    )
+    assert first[0] == "" and first[1].startswith("no-answer: ") and f"HTTP {code}" in first[1] and "too long" in first[1]
     assert second == ("My Lords.", "stop")
 
 
@@ -84,9 +83,7 @@ def test_an_odd_reply_costs_one_attempt(odd):
     assert text == "" and "unreadable answer" in reason and "http://server/v1/completions" in reason
 
 
-@pytest.mark.parametrize(
-    "fault", [408, 425, 429, 500, 502, 503, httpx.ReadError("dropped"), httpx.ReadTimeout("slow")], ids=repr
-)
+@pytest.mark.parametrize("fault", [408, 425, 429, 500, 502, 503, httpx.ReadError("dropped"), httpx.ReadTimeout("slow")], ids=repr)
 def test_a_passing_fault_is_tried_again(fault):
     faults = [fault, fault]
 
@@ -243,9 +240,7 @@ def test_a_judge_whose_server_is_not_there_is_named_with_the_remedy():
 
 
 def test_a_server_can_only_generate():
-    spec = read_model_spec("smollm2-135m").model_copy(
-        update={"source": "server", "server_url": "http://me:SECRET@server/v1"}
-    )
+    spec = read_model_spec("smollm2-135m").model_copy(update={"source": "server", "server_url": "http://me:SECRET@server/v1"})
     with pytest.raises(ValueError, match="sha256 cannot be checked for source: server"):
         load_model(spec, purpose="score")
     spec = spec.model_copy(update={"sha256": None})

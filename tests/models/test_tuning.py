@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from parliabench_utils.models.tuning import parliamentary_pairs, parliamentary_share, what_changed
+from parliabench_utils.models.generation import parliamentary_pairs, parliamentary_share, what_changed
 
 HOUSE, PLAIN = (
     "My Lords, I thank the Minister and the noble Lord.",

@@ -13,8 +13,8 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 sys.path.insert(0, "tests/models")
-from parliabench_utils.models.training_plan import TrainingSettings
-from parliabench_utils.models.adapters import prepare_backend
+from parliabench_utils.models.finetune import TrainingSettings
+from parliabench_utils.models.finetune import prepare_backend
 from parliabench_utils.models.finetune import train
 from dataclasses import replace
 import test_finetune as t

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from parliabench_utils.models.loading import load_tokenizer
+from parliabench_utils.models.specs import load_tokenizer
 from parliabench_utils.models.validation import (
     MARKERS,
     REASONS,
@@ -251,10 +251,7 @@ def test_similarity_is_computed_with_an_encoder():
 
     prompt = {"Party": "Labour", "Topic": "Energy", "Section": "Prices", "House": "House of Lords", "instruction": ""}
     assert validate_speech(WORDS, prompt, ValidationSettings(min_words=5, encoder=Encoder())) == ["off_topic"]
-    assert (
-        validate_speech(WORDS, prompt | {"Section": "Minister"}, ValidationSettings(min_words=5, encoder=Encoder()))
-        == []
-    )
+    assert validate_speech(WORDS, prompt | {"Section": "Minister"}, ValidationSettings(min_words=5, encoder=Encoder())) == []
 
 
 def test_a_speech_can_fail_several_checks_in_a_fixed_order():

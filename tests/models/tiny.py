@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from parliabench_utils.models.loading import LoadedModel, load_tokenizer, read_model_spec
+from parliabench_utils.models.specs import LoadedModel, load_tokenizer, read_model_spec
 
 
 def tiny_model(vocabulary: int = 49152, seed: int = 0):

@@ -12,7 +12,7 @@ import urllib.request
 
 import pytest
 
-from parliabench_utils.run.provenance import cells_hash
+from parliabench_utils.run.record import cells_hash
 from tests.conftest import ROOT
 
 TOKEN = "a-token-of-this-test"

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from parliabench_utils import cli
-from parliabench_utils.results.codebook import undescribed
+from parliabench_utils.results.tables import undescribed
 from parliabench_utils.run import runner
 from parliabench_utils.run.artefacts import read_jsonl, write_jsonl
 from parliabench_utils.run.stages import STAGES, maker
@@ -82,10 +82,7 @@ def test_another_seed_moves_the_speeches_and_their_scores(slice_outputs):
     shutil.copytree(slice_outputs / "slice", slice_outputs / "seed43")
     for stage in ("04_generate", "05_text_metrics"):
         run_stage(stage, slice_outputs, "seed43", seed=43)
-    one, other = (
-        pd.read_parquet(slice_outputs / r / "05_text_metrics/smollm2-135m/baseline.parquet")
-        for r in ("slice", "seed43")
-    )
+    one, other = (pd.read_parquet(slice_outputs / r / "05_text_metrics/smollm2-135m/baseline.parquet") for r in ("slice", "seed43"))
     both = one.merge(other, on=["prompt_id", "variant"], suffixes=("", " other"))
     assert (both["PPL"] != both["PPL other"]).all()
 
@@ -128,9 +125,7 @@ def test_a_servers_password_is_in_no_file(slice_outputs):
 def test_nothing_that_a_run_keeps_names_this_machine(run):
     places = [str(place).encode() for place in (ROOT, ROOT.resolve(), run.parent, Path.home(), tempfile.gettempdir())]
     files = [
-        file
-        for file in run.rglob("*")
-        if file.suffix in {".ipynb", ".log", ".json", ".jsonl", ".md", ".html", ".csv", ".tex"}
+        file for file in run.rglob("*") if file.suffix in {".ipynb", ".log", ".json", ".jsonl", ".md", ".html", ".csv", ".tex"}
     ]
     assert len(files) > 100
     found = {(file.name, place) for file in files for place in places if place + b"/" in file.read_bytes()}
@@ -154,9 +149,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("stage", NEEDED)
-def test_a_missing_file_is_refused_before_a_kernel_starts_and_nothing_is_touched(
-    slice_outputs, stage, monkeypatch, capsys
-):
+def test_a_missing_file_is_refused_before_a_kernel_starts_and_nothing_is_touched(slice_outputs, stage, monkeypatch, capsys):
     monkeypatch.setenv("PARLIABENCH_OUTPUTS", str(slice_outputs))
     monkeypatch.setattr(runner, "_execute", lambda *_: pytest.fail("a kernel was started"))
     run, lacking = slice_outputs / "slice", slice_outputs / "slice" / NEEDED[stage]

@@ -51,9 +51,7 @@ def test_there_are_nine_notebooks_and_only_sources():
 def test_parameters_cell_equals_schema_and_demo_profile(name):
     defaults = schema_of(name)().model_dump()
     assert cell_parameters(name) == defaults
-    assert read("demo", "common") | read("demo", name) == {
-        k: defaults[k] for k in [*Common.model_fields, *own_keys(name)]
-    }
+    assert read("demo", "common") | read("demo", name) == {k: defaults[k] for k in [*Common.model_fields, *own_keys(name)]}
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -165,9 +163,7 @@ TYPED = re.compile(
     rf"(?<![\w.,`-])([1-9][\d,]*(?:\.\d+)?|{'|'.join(NUMERALS)})[ -](?!hundred|thousand|million)([a-z]+)(?:[ -]([a-z]+))?\b",
     re.IGNORECASE,
 )
-CITES = re.compile(
-    r"\b(papers?|paper's|[Tt]ables?|sections?|page|Eqs?\.|Table 7's)\b"
-)  # what others did is no parameter of ours
+CITES = re.compile(r"\b(papers?|paper's|[Tt]ables?|sections?|page|Eqs?\.|Table 7's)\b")  # what others did is no parameter of ours
 FACTS = {
     "8 words",
     "eight words",

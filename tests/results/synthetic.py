@@ -12,7 +12,7 @@ import pandas as pd
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.run.artefacts import write_csv, write_json, write_jsonl, write_parquet
 from parliabench_utils.run.params import resolve
-from parliabench_utils.run.provenance import describe
+from parliabench_utils.run.record import describe
 from parliabench_utils.run.stages import STAGES, maker
 
 MODELS = ["smollm2-135m", "smollm2-135m-nf4"]
@@ -139,9 +139,7 @@ def _scores(folder: Path, prompts: list[dict], model: str, kind: str, rng: np.ra
     political = ["PSA", "Party Align", "Party Align deranged", "similarity", "nearest_orientation"]
     write_parquet(folder / "05_text_metrics" / model / f"{kind}.parquet", frame.drop(columns=political))
     write_json(folder / "05_text_metrics" / model / f"{kind}.signatures.json", SIGNATURES)
-    write_parquet(
-        folder / "06_political_alignment" / model / f"{kind}.parquet", frame[["prompt_id", "variant", *political]]
-    )
+    write_parquet(folder / "06_political_alignment" / model / f"{kind}.parquet", frame[["prompt_id", "variant", *political]])
     write_json(folder / "06_political_alignment" / model / f"{kind}.signatures.json", {"PSA": "encoder:made-up"})
     rows = [
         {

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from parliabench_utils.cli import main
-from parliabench_utils.models.judge_prompting import DIMENSIONS
-from parliabench_utils.results.agreement import (
+from parliabench_utils.metrics.judge_prompts import DIMENSIONS
+from parliabench_utils.results.annotation import read_annotation, write_annotation
+from parliabench_utils.results.robustness import (
     absolute_icc,
     bootstrap_items,
     length_slope,
@@ -22,9 +23,8 @@ from parliabench_utils.results.agreement import (
     quadratic_kappa,
     share_interval,
 )
-from parliabench_utils.results.annotation import read_annotation, write_annotation
 from parliabench_utils.run.artefacts import harmless, read_jsonl, write_jsonl
-from parliabench_utils.run.makers import vouch_for_import
+from parliabench_utils.run.record import vouch_for_import
 
 HOSTILE = '=HYPERLINK("x")</blockquote><script>alert(1)</script> {{ 7 * 7 }} ' + "word " * 30
 SETS = [("a", "baseline"), ("a", "fine-tuned"), ("human", "human")]
@@ -198,9 +198,7 @@ def test_ratings_that_are_none_are_named(run, text, message):
     assert not (run / "annotation/ratings.csv").exists()
 
 
-@pytest.mark.parametrize(
-    "text", ['Hello\r=HYPERLINK("http://evil")', "\r=1+1", "\n=1", "\t=1", " =1", '"=1', "＝1", "a\0=1", "@x"]
-)
+@pytest.mark.parametrize("text", ['Hello\r=HYPERLINK("http://evil")', "\r=1+1", "\n=1", "\t=1", " =1", '"=1', "＝1", "a\0=1", "@x"])
 def test_a_sheet_has_one_record_an_item_and_nothing_to_compute(run, text):
     for file in (run / "04_generate").glob("*/*/shard-0.jsonl"):
         write_jsonl(file, [row | {"generated_speech": text} for row in read_jsonl(file)])
@@ -251,10 +249,7 @@ def test_the_command_line_writes_and_reads(run, monkeypatch, capsys):
     assert main(["annotate", "--run", "demo", "--speeches", "9"]) == 0
     assert "form.html" in capsys.readouterr().out
     assert json.loads((run / "annotation/sample.json").read_text())["items"] == 9
-    assert (
-        main(["annotate", "--read", str(rated(run, "ada", lambda n: n + 1)), str(rated(run, "ben", lambda n: n + 1))])
-        == 0
-    )
+    assert main(["annotate", "--read", str(rated(run, "ada", lambda n: n + 1)), str(rated(run, "ben", lambda n: n + 1))]) == 0
     assert re.search(r"alpha +1.0", capsys.readouterr().out)
     assert main(["annotate", "--read", str(run.parent / "nobody.csv")]) == 2
 
@@ -308,9 +303,7 @@ def test_length_slope_and_shares():
     slope, low, high, n = length_slope(frame.assign(score=3 + 0.01 * frame["n_words"] + bias + rng.normal(0, 0.1, 200)))
     assert slope == pytest.approx(1, abs=0.05) and low < slope < high and n == 200
     assert np.isnan(length_slope(frame.head(4).assign(score=1.0))[0])
-    assert np.isnan(
-        length_slope(frame.assign(score=1.0, n_words=50, prompt_id=range(200)))[0]
-    )  # nothing varies in a prompt
+    assert np.isnan(length_slope(frame.assign(score=1.0, n_words=50, prompt_id=range(200)))[0])  # nothing varies in a prompt
     assert share_interval(np.array([1, 1, 0.5, np.nan]))[::3] == (pytest.approx(2.5 / 3), 3)
     assert np.isnan(share_interval(np.array([np.nan]))[0])
 
@@ -338,9 +331,7 @@ def missed(n_prompts: int, runs: int, draws: int) -> float:
 
 def test_the_interval_of_alpha_draws_prompts():
     ratings, prompt = rated_by_prompt(1, 12)
-    (low, high), (by_item_low, by_item_high) = (
-        bootstrap_items(ordinal_alpha, ratings, 200, 1, clusters=c) for c in (prompt, None)
-    )
+    (low, high), (by_item_low, by_item_high) = (bootstrap_items(ordinal_alpha, ratings, 200, 1, clusters=c) for c in (prompt, None))
     assert high - low > 1.4 * (by_item_high - by_item_low)
     one_each = np.arange(ratings.shape[1])
     assert bootstrap_items(ordinal_alpha, ratings, 50, 1, one_each) == bootstrap_items(ordinal_alpha, ratings, 50, 1)

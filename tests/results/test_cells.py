@@ -4,13 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parliabench_utils.metrics.alignment_measures import anova as stratified_anova
+from parliabench_utils.metrics.alignment_tests import anova as stratified_anova
 from parliabench_utils.metrics.table import METRIC_BY_NAME, is_rounding, settled
-from parliabench_utils.results.agreement import human_preference
-from parliabench_utils.results.cells import cell_means, compared_rows, estimand_weights, normalise, summary
 from parliabench_utils.results.figures import category_changes
-from parliabench_utils.results.selection import worst_case
-from parliabench_utils.results.variance import anova
+from parliabench_utils.results.robustness import human_preference, worst_case
+from parliabench_utils.results.scores import cell_means, compared_rows, estimand_weights, normalise, summary
+from parliabench_utils.results.statistics import anova
 
 GRUEN = METRIC_BY_NAME["GRUEN"]
 

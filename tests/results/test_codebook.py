@@ -3,7 +3,7 @@
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.results.codebook import BOOK, MISSING, codebook, describe, undescribed
+from parliabench_utils.results.tables import BOOK, MISSING, codebook, describe, undescribed
 from parliabench_utils.run.artefacts import write_csv, write_parquet
 
 
@@ -14,10 +14,7 @@ def test_every_row_says_what_unit_and_source():
 
 
 def test_the_first_row_that_fits_counts():
-    assert (
-        describe("tables/table12.csv", "difference")["meaning"]
-        != describe("tables/table13.csv", "difference")["meaning"]
-    )
+    assert describe("tables/table12.csv", "difference")["meaning"] != describe("tables/table13.csv", "difference")["meaning"]
     assert describe("elsewhere.csv", "no such column") is None
     for metric in METRICS:
         assert describe("08_statistics/scores.parquet", metric.column)

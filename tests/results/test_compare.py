@@ -6,17 +6,15 @@ import pytest
 from scipy import stats
 
 from parliabench_utils.metrics.table import METRIC_BY_NAME
-from parliabench_utils.results.cells import cluster_t_test
-from parliabench_utils.results.compare import cliffs_delta, compare, signed_rank_p, t_test_from_summary, verdict
+from parliabench_utils.results.scores import cluster_t_test
+from parliabench_utils.results.statistics import cliffs_delta, compare, signed_rank_p, t_test_from_summary, verdict
 
 GRUEN, PPL = METRIC_BY_NAME["GRUEN"], METRIC_BY_NAME["PPL"]
 
 
 def frame(base: np.ndarray, tuned: np.ndarray, column: str = "GRUEN", ids: int = 0) -> pd.DataFrame:
     parts = [
-        pd.DataFrame(
-            {"prompt_id": [f"p{i + offset}" for i in range(len(values))], "variant": 0, "type": kind, column: values}
-        )
+        pd.DataFrame({"prompt_id": [f"p{i + offset}" for i in range(len(values))], "variant": 0, "type": kind, column: values})
         for kind, values, offset in (("baseline", base, 0), ("fine-tuned", tuned, ids))
     ]
     return pd.concat(parts, ignore_index=True).assign(model="m", context_id=lambda f: f["prompt_id"].str[-1])
@@ -64,9 +62,7 @@ def test_no_speeches_at_all_give_an_empty_or_nan_table():
 
 def test_lower_perplexity_is_better(sides):
     table = compare(frame(*sides, column="PPL"), [PPL], draws=50)
-    assert (table["direction"].tolist() == ["worse"] and verdict(table).tolist() == ["decline"]) or table["p"].iloc[
-        0
-    ] > 0.05
+    assert (table["direction"].tolist() == ["worse"] and verdict(table).tolist() == ["decline"]) or table["p"].iloc[0] > 0.05
 
 
 def test_corrections_are_ordered(sides):
@@ -215,9 +211,7 @@ def test_constants_have_no_test(values, scale):
 def test_a_small_spread_is_a_spread(sides):
     base, tuned = (0.5 + 1e-6 * side for side in sides)
     row, wide = (compare(frame(*pair), [GRUEN], draws=50).iloc[0] for pair in ((base, tuned), sides))
-    assert row["paired_t"] == pytest.approx(wide["paired_t"], rel=1e-3) and row["t"] == pytest.approx(
-        wide["t"], rel=1e-3
-    )
+    assert row["paired_t"] == pytest.approx(wide["paired_t"], rel=1e-3) and row["t"] == pytest.approx(wide["t"], rel=1e-3)
 
 
 def test_the_family_is_what_was_planned(sides):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.results.coverage import coverage
+from parliabench_utils.results.scores import coverage
 from parliabench_utils.results.tables import coverage_display
 
 

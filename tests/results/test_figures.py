@@ -15,12 +15,13 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.results import figure_style, tables
 from parliabench_utils.results import figures as f
+from parliabench_utils.results import figures as figure_style
+from parliabench_utils.results import robustness, tables
+from parliabench_utils.results import scores as cells
 from parliabench_utils.results import statistics as s
 from parliabench_utils.results.paper import published
-from parliabench_utils.results.report import model_names
-from parliabench_utils.results.report_parts import DEMO_NOTE
+from parliabench_utils.results.report import DEMO_NOTE, model_names
 from parliabench_utils.results.scores import join_scores, kept_prompts
 from tests.results.synthetic import MODELS, SETS, write_run
 
@@ -41,9 +42,9 @@ def coarse(monkeypatch):
 
 def drawings(folder, kept=None) -> list[f.Drawing]:
     scores = join_scores(folder, SETS, "smollm2-constrained")
-    scores["compared"] = s.is_compared(scores, kept_prompts(folder) if kept is None else kept, "complete")
+    scores["compared"] = cells.is_compared(scores, kept_prompts(folder) if kept is None else kept, "complete")
     corpus = f.fig2(tables.read_dataset(folder), tables.dataset_files(folder))
-    return [corpus, *score_drawings(s.compared_rows(scores), NAMES, "note")]
+    return [corpus, *score_drawings(cells.compared_rows(scores), NAMES, "note")]
 
 
 def score_drawings(rows: pd.DataFrame, names: dict[str, str], note: str) -> list[f.Drawing]:
@@ -59,8 +60,8 @@ def score_drawings(rows: pd.DataFrame, names: dict[str, str], note: str) -> list
         f.fig8(rows, names, note, ()),
         f.s1(stable, names, note, ()),
         f.s2(s.compare(rows, draws=50), names, note, ()),
-        f.s3(s.correlations(rows), note, ()),
-        f.s4(s.human_preference(rows), note, ()),
+        f.s3(robustness.correlations(rows), note, ()),
+        f.s4(robustness.human_preference(rows), note, ()),
     ]
 
 
@@ -103,9 +104,7 @@ def paper_scale() -> pd.DataFrame:
 def large() -> list[f.Drawing]:
     rows, names = paper_scale(), model_names(PAPER_RUN)
     dataset = rows[rows["type"] == "human"].reset_index(drop=True)
-    dataset = dataset.assign(
-        n_words=dataset.index + 40, House=np.where(dataset.index % 5, "House of Commons", "House of Lords")
-    )
+    dataset = dataset.assign(n_words=dataset.index + 40, House=np.where(dataset.index % 5, "House of Commons", "House of Lords"))
     return [f.fig1("paper", ()), f.fig2(dataset, ()), *score_drawings(rows, names, DEMO_NOTE)]
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parliabench_utils.metrics.tokens import words
-from parliabench_utils.results import memorisation as m
+from parliabench_utils.metrics.distinct import words
+from parliabench_utils.results import robustness as m
 
 SENTENCE = st.lists(st.sampled_from("ab.c"), max_size=12).map(" ".join)
 
@@ -15,9 +15,7 @@ SENTENCE = st.lists(st.sampled_from("ab.c"), max_size=12).map(" ".join)
 def longest(text: list[str], training: list[list[str]]) -> int:
     """By trying every run."""
     runs = {tuple(t[i:j]) for t in training for i in range(len(t)) for j in range(i, len(t) + 1)}
-    return max(
-        (j - i for i in range(len(text)) for j in range(i, len(text) + 1) if tuple(text[i:j]) in runs), default=0
-    )
+    return max((j - i for i in range(len(text)) for j in range(i, len(text) + 1) if tuple(text[i:j]) in runs), default=0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -63,7 +61,5 @@ def test_a_copying_model_stands_out_against_people():
 
 
 def test_without_people_there_is_no_yardstick():
-    rows = pd.DataFrame(
-        {"prompt_id": ["p"], "variant": [0], "model": ["m"], "type": ["baseline"], "generated_speech": ["a"]}
-    )
+    rows = pd.DataFrame({"prompt_id": ["p"], "variant": [0], "model": ["m"], "type": ["baseline"], "generated_speech": ["a"]})
     assert np.isnan(m.memorisation_summary(m.memorisation(rows, ["a"]))["above_human_95"].iloc[0])

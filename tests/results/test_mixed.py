@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from parliabench_utils.metrics.table import METRIC_BY_NAME
-from parliabench_utils.results.compare import compare
-from parliabench_utils.results.mixed import mixed_models
+from parliabench_utils.results.robustness import mixed_models
+from parliabench_utils.results.statistics import compare
 
 GRUEN = [METRIC_BY_NAME["GRUEN"]]
 TYPES = ("baseline", "fine-tuned")
@@ -121,9 +121,7 @@ def test_no_variance_between_prompts_is_said():
     assert one["term"].tolist() == ["fine-tuned"]
 
 
-@pytest.mark.parametrize(
-    "change", [lambda f: f.assign(GRUEN=0.5), lambda f: f.assign(GRUEN=np.nan), lambda f: f.iloc[:0]]
-)
+@pytest.mark.parametrize("change", [lambda f: f.assign(GRUEN=0.5), lambda f: f.assign(GRUEN=np.nan), lambda f: f.iloc[:0]])
 def test_nothing_to_fit_is_a_row_with_a_note(change):
     row = mixed_models(change(scores()), GRUEN).iloc[0]
     assert np.isnan(row["estimate"]) and not row["converged"] and row["note"]
@@ -133,9 +131,7 @@ def shifted(data: pd.DataFrame, models: list[str], shift: float) -> pd.DataFrame
     """Every prompt of `models` gains the same."""
     base = data[data["type"] == "baseline"].set_index(["model", "prompt_id"])["GRUEN"]
     mask = data["model"].isin(models) & data["type"].eq("fine-tuned")
-    data.loc[mask, "GRUEN"] = (
-        base.loc[pd.MultiIndex.from_frame(data.loc[mask, ["model", "prompt_id"]])].to_numpy() + shift
-    )
+    data.loc[mask, "GRUEN"] = base.loc[pd.MultiIndex.from_frame(data.loc[mask, ["model", "prompt_id"]])].to_numpy() + shift
     return data
 
 

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from parliabench_utils.results.compare import t_test_from_summary
 from parliabench_utils.results.paper import PAPER_MODELS, audit, published
+from parliabench_utils.results.statistics import t_test_from_summary
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,7 @@ import pytest
 
 from parliabench_utils.metrics.self_bleu import comparable, pools, require_variants, self_bleu, signature
 from parliabench_utils.metrics.table import METRIC_BY_NAME
-from parliabench_utils.results.cells import cell_means
-from parliabench_utils.results.compare import compare
-from parliabench_utils.results.permutation import (
+from parliabench_utils.results.robustness import (
     JOB_COLUMN,
     PUBLISHED,
     compared_self_bleu,
@@ -19,12 +17,12 @@ from parliabench_utils.results.permutation import (
     settings_of,
     with_permuted,
 )
+from parliabench_utils.results.scores import cell_means
+from parliabench_utils.results.statistics import compare
 from parliabench_utils.run.params import resolve
 from tests.results.synthetic import SETS, write_run
 
-WORDS = np.array(
-    ["the", "hon", "member", "asked", "about", "roads", "and", "schools", "in", "her", "town", "again", "today"]
-)
+WORDS = np.array(["the", "hon", "member", "asked", "about", "roads", "and", "schools", "in", "her", "town", "again", "today"])
 
 
 def texts(n: int, rng: np.random.Generator, words: np.ndarray = WORDS) -> list[str]:
@@ -62,10 +60,7 @@ def test_more_repetition_is_found_by_either_way(group, unit):
 
 def test_p_is_even_where_types_do_not_differ():
     rng = np.random.default_rng(2)
-    p = [
-        self_bleu_test(frame(texts(8, rng), texts(8, rng), ["c"] * 8), "model", draws=40, seed=i)["p"].iloc[0]
-        for i in range(40)
-    ]
+    p = [self_bleu_test(frame(texts(8, rng), texts(8, rng), ["c"] * 8), "model", draws=40, seed=i)["p"].iloc[0] for i in range(40)]
     assert 0.3 < np.mean(p) < 0.7 and np.mean(np.array(p) < 0.1) < 0.25
 
 
@@ -112,9 +107,7 @@ def unequal(seed: int, answered: dict[tuple[str, str], int], variants: int = 1, 
         part = pd.DataFrame(asked, columns=["p", "variant"]).assign(model=model, type=kind, generated_speech=said)
         parts.append(part.assign(**{"Self-BLEU": self_bleu(said)}))
     rows = pd.concat(parts, ignore_index=True)
-    return rows.assign(
-        prompt_id=rows["p"].map("p{:03d}".format), context_id="c" + (rows["p"] % 3).astype(str), compared=True
-    )
+    return rows.assign(prompt_id=rows["p"].map("p{:03d}".format), context_id="c" + (rows["p"] % 3).astype(str), compared=True)
 
 
 def test_equal_text_of_40_and_120_speeches_does_not_differ():
@@ -172,10 +165,7 @@ def test_equal_values_under_the_complete_rule_are_those_of_notebook_05(group):
     rows = unequal(6, {("m", "baseline"): 15, ("m", "fine-tuned"): 15, ("human", "human"): 15})
     column = {"context": "context_id", "model": "model"}[group]
     wanted = pd.concat(
-        [
-            pd.Series(self_bleu(j["generated_speech"].tolist(), j[column].tolist()), j.index)
-            for _, j in rows.groupby("type")
-        ]
+        [pd.Series(self_bleu(j["generated_speech"].tolist(), j[column].tolist()), j.index) for _, j in rows.groupby("type")]
     )
     assert np.allclose(comparable(rows, group), wanted.sort_index())
 
@@ -223,9 +213,7 @@ def test_variants_that_nobody_made_are_refused():
 
 def null_run(seed: int, group: str) -> tuple[bool, bool]:
     """Whether the test is significant and whether the interval misses 0, where nothing differs but how many prompts are answered."""
-    rows = compared_self_bleu(
-        unequal(seed, {("m", "baseline"): 15, ("m", "fine-tuned"): 45}, leads=seed % 2 == 0), group
-    )
+    rows = compared_self_bleu(unequal(seed, {("m", "baseline"): 15, ("m", "fine-tuned"): 45}, leads=seed % 2 == 0), group)
     test = self_bleu_test(rows, group, draws=99, seed=seed).iloc[0]
     return test["p"] <= 0.05, not test["ci_low"] <= 0 <= test["ci_high"]
 

@@ -9,8 +9,8 @@ import pytest
 
 from parliabench_utils.cli import main
 from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.results import published_speeches
-from parliabench_utils.results.published_speeches import import_published, load_published
+from parliabench_utils.results import release as published_speeches
+from parliabench_utils.results.release import import_published, load_published
 from parliabench_utils.results.scores import join_scores, kept_prompts, present_sets
 from parliabench_utils.run.runner import run_notebook
 
@@ -129,9 +129,7 @@ def test_speeches_that_stand_there_twice_are_refused_with_both_lines(rows, tmp_p
         load_published(written(tmp_path / "a.jsonl", [*rows, rows[0]]))
     same = {"prompt_id": "p1", "variant": 0}
     with pytest.raises(ValueError, match="line 2: line 1 has this prompt, model, type and variant already"):
-        load_published(
-            written(tmp_path / "b.jsonl", [rows[0] | same, rows[0] | same | {"Generated Speech": "Other words."}])
-        )
+        load_published(written(tmp_path / "b.jsonl", [rows[0] | same, rows[0] | same | {"Generated Speech": "Other words."}]))
     with pytest.raises(ValueError, match="line 2: line 1 gives another context to this prompt_id"):
         load_published(written(tmp_path / "c.jsonl", [rows[0] | same, rows[1] | same | {"variant": 1}]))
 
@@ -203,9 +201,7 @@ def test_a_prompt_that_a_model_lacks_has_a_row_without_a_speech(rows, tmp_path):
     assert (len(joined), joined["generated_speech"].isna().sum(), len(kept_prompts(folder))) == (48, 1, 11)
 
 
-@pytest.mark.parametrize(
-    "notebooks", [("08_statistics",), pytest.param(("08_statistics", "09_figures"), marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("notebooks", [("08_statistics",), pytest.param(("08_statistics", "09_figures"), marks=pytest.mark.slow)])
 def test_notebooks_run_on_them_alone(rows, tmp_path, monkeypatch, capsys, notebooks):
     monkeypatch.setenv("PARLIABENCH_OUTPUTS", str(tmp_path))
     path = written(tmp_path / "speeches.jsonl", rows)

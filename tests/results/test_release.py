@@ -8,11 +8,9 @@ import pytest
 
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.results import release
-from parliabench_utils.results.browser import browser, browser_prompts
-from parliabench_utils.results.cells import is_compared
-from parliabench_utils.results.difficulty import speech_difficulty
-from parliabench_utils.results.report import model_names
-from parliabench_utils.results.scores import join_scores, kept_prompts
+from parliabench_utils.results.report import browser, browser_prompts, model_names
+from parliabench_utils.results.scores import is_compared, join_scores, kept_prompts
+from parliabench_utils.results.statistics import speech_difficulty
 from parliabench_utils.run.artefacts import read_jsonl
 from tests.results.synthetic import MODELS, SETS, write_run
 

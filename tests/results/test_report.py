@@ -11,11 +11,10 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
-from parliabench_utils.models.loading import read_model_spec
-from parliabench_utils.results import report_parts as parts
-from parliabench_utils.results.compare import verdict
-from parliabench_utils.results.report import headline, text_columns
-from parliabench_utils.results.report_findings import guessing, significance
+from parliabench_utils.models.specs import read_model_spec
+from parliabench_utils.results import report as parts
+from parliabench_utils.results.report import guessing, headline, significance, text_columns
+from parliabench_utils.results.statistics import verdict
 from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.runner import run_notebook
 from tests.results.synthetic import MODELS, write_run

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from parliabench_utils.metrics.table import METRIC_BY_NAME
-from parliabench_utils.results.selection import ALL, CROSSED, composition, worst_case
+from parliabench_utils.results.robustness import ALL, CROSSED, composition, worst_case
 from parliabench_utils.results.tables import selection_display
 
 GRUEN, PPL, PSA = (METRIC_BY_NAME[name] for name in ("GRUEN", "PPL", "PSA"))
@@ -36,9 +36,7 @@ def test_one_sided_dropping_is_found_and_even_dropping_is_not():
 
 def test_members_do_not_keep_a_prompt_that_no_model_answered():
     kept = np.arange(20) >= 10
-    rows = pd.concat(
-        [scores(kept), scores(np.ones(20, bool)).assign(model="human", type="human").drop_duplicates("prompt_id")]
-    )
+    rows = pd.concat([scores(kept), scores(np.ones(20, bool)).assign(model="human", type="human").drop_duplicates("prompt_id")])
     rows["Party"] = np.where(rows["prompt_id"] < "p10", "Green", "Labour")
     party = composition(rows, draws=200).query("by == 'Party'").set_index("group")
     assert party["kept"].to_dict() == {"Green": 0, "Labour": 10} and (party["p"] < 0.01).all()
@@ -83,8 +81,6 @@ def test_a_missing_side_may_be_anything_in_the_range():
 
 def test_open_ended_metrics_use_the_runs_own_ends_and_undefined_prompts_do_not_count():
     row = worst_case(values([10, 20, np.nan], [30, np.nan, np.nan], PPL), [PPL]).iloc[0]
-    assert (
-        row["n_prompts"] == 2 and row["highest"] == pytest.approx((20 + 10) / 2) and row["lowest"] == pytest.approx(5)
-    )
+    assert row["n_prompts"] == 2 and row["highest"] == pytest.approx((20 + 10) / 2) and row["lowest"] == pytest.approx(5)
     nothing = worst_case(values([np.nan], [np.nan], PSA), [PSA]).iloc[0]
     assert nothing["n_prompts"] == 0 and np.isnan(nothing["lowest"]) and not nothing["sign_certain"]

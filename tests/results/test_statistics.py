@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from parliabench_utils.metrics.table import METRICS
+from parliabench_utils.results import robustness
+from parliabench_utils.results import scores as cells
 from parliabench_utils.results import statistics as s
-from parliabench_utils.results.cells import fully_rated_prompts
 from parliabench_utils.results.paper import published
-from parliabench_utils.results.scores import join_scores, kept_prompts
-from parliabench_utils.results.variance import deranged_psa
+from parliabench_utils.results.scores import fully_rated_prompts, join_scores, kept_prompts
+from parliabench_utils.results.statistics import deranged_psa
 from tests.results.synthetic import SETS, write_run
 
 JUDGE = "smollm2-constrained"
@@ -37,9 +38,7 @@ def test_stability_is_bounded_and_scale_free(values, factor):
 
 def test_stability_of_the_papers_table_8():
     table = published(8)
-    found = [
-        round(s.stability(table[m]), 1) for m in ("Gemma 2 9B", "Llama 3.1 8B", "Mistral 7B v0.3", "Qwen2 7B", "Yi 6B")
-    ]
+    found = [round(s.stability(table[m]), 1) for m in ("Gemma 2 9B", "Llama 3.1 8B", "Mistral 7B v0.3", "Qwen2 7B", "Yi 6B")]
     assert found == [97.6, 95.2, 92.2, 94.1, 95.4]
 
 
@@ -64,27 +63,25 @@ def test_a_missing_stage_is_named(run_folder, tmp_path):
 
 def test_missing_rules(scores, run_folder):
     kept = kept_prompts(run_folder)
-    complete, available = (s.is_compared(scores, kept, rule) for rule in ("complete", "available"))
+    complete, available = (cells.is_compared(scores, kept, rule) for rule in ("complete", "available"))
     assert scores.loc[complete, "prompt_id"].nunique() == 17 and available.sum() == 18 * 5 - 2
     hole = scores.copy()
     hole.loc[hole["prompt_id"].eq("p001") & hole["type"].eq("baseline"), "J_Coh"] = np.nan
     assert "p001" not in fully_rated_prompts(hole) and "p002" in fully_rated_prompts(hole)
     with pytest.raises(ValueError, match="complete"):
-        s.is_compared(scores, kept, "all")
+        cells.is_compared(scores, kept, "all")
 
 
 def test_normalised_metrics_point_up(scores):
     for how in ("run", "fixed"):
-        values = s.normalise(scores, how)
-        assert values.max().max() <= 1 + 1e-9 and (
-            values["PPL"].corr(scores["PPL"], method="spearman")
-        ) == pytest.approx(-1)
+        values = cells.normalise(scores, how)
+        assert values.max().max() <= 1 + 1e-9 and (values["PPL"].corr(scores["PPL"], method="spearman")) == pytest.approx(-1)
     with pytest.raises(ValueError, match="normalisation"):
-        s.normalise(scores, "z")
+        cells.normalise(scores, "z")
 
 
 def test_a_metric_without_spread_has_no_normalised_value(scores):
-    assert s.normalise(scores.assign(GRUEN=0.5))["GRUEN"].isna().all()
+    assert cells.normalise(scores.assign(GRUEN=0.5))["GRUEN"].isna().all()
 
 
 def test_stability_table_has_all_sets_and_a_chance_level(scores):
@@ -112,9 +109,7 @@ def alike_but_for_psa() -> pd.DataFrame:
     base["prompt_id"], base["model"], base["type"] = [f"p{i}" for i in range(40)], "m", "fine-tuned"
     base["Topic"] = np.where(np.arange(40) % 2, "Law", "Trade")
     without = base.assign(**{"Party": "Crossbench", "Political Orientation": "Unknown", "PSA": np.nan})
-    return pd.concat(
-        [without, base.assign(**{"Party": "Labour", "Political Orientation": "Centre-left"})], ignore_index=True
-    )
+    return pd.concat([without, base.assign(**{"Party": "Labour", "Political Orientation": "Centre-left"})], ignore_index=True)
 
 
 @pytest.mark.parametrize("how", ["run", "fixed"])
@@ -133,17 +128,13 @@ def test_a_topic_with_many_such_speeches_does_not_rank_apart_either():
     mixed = rows[(rows["Party"] == "Labour") | (rows["Topic"] == "Law")]
     even = mixed.assign(**{m.column: 2.0 if m.name == "PPL" else 0.5 for m in METRICS if m.name != "PSA"})
     even.loc[even["PSA"].notna(), "PSA"] = 0.1
-    table = s.difficulty(
-        even, "Topic", how="fixed"
-    )  # speeches without PSA are left out of its mean, not given the others' mean
+    table = s.difficulty(even, "Topic", how="fixed")  # speeches without PSA are left out of its mean, not given the others' mean
     assert np.ptp(table["difficulty"]) == pytest.approx(0, abs=1e-12) and table["left_out"].tolist() == ["", ""]
 
 
 @pytest.mark.parametrize("nothing", ["Unknown", None, np.nan, "", " "])
 def test_no_orientation_is_no_group(scores, nothing):
-    lacking = scores.assign(
-        **{"Political Orientation": scores["Political Orientation"].replace("Unknown", nothing).astype(object)}
-    )
+    lacking = scores.assign(**{"Political Orientation": scores["Political Orientation"].replace("Unknown", nothing).astype(object)})
     without = scores[scores["Political Orientation"] != "Unknown"]
     key = ["model", "type", "context", "metric"]
     found, wanted = (
@@ -197,7 +188,7 @@ def test_human_preference_finds_the_better_side(scores):
     better = scores.copy()
     better.loc[better["type"] == "human", "J_Qual"] = 11
     better["J_Coh"] = 5.0
-    table = s.human_preference(better).set_index("metric")["preference"]
+    table = robustness.human_preference(better).set_index("metric")["preference"]
     assert table["J_Qual"] == 1 and table["J_Coh"] == 0.5
 
 
@@ -213,19 +204,19 @@ def test_correlations_are_within_sets():
     assert rows["GRUEN"].corr(rows["J_Coh"], method="spearman") > 0.4
     few = rows.head(4).assign(model="few", J_Coh=rows["GRUEN"].head(4))  # too few to count, and all the other way
     human = rows.assign(model="human", type="human", J_Coh=rows["GRUEN"])
-    table = s.correlations(pd.concat([rows, few, human])).set_index(["first", "second"]).loc[("GRUEN", "J_Coh")]
+    table = robustness.correlations(pd.concat([rows, few, human])).set_index(["first", "second"]).loc[("GRUEN", "J_Coh")]
     assert table["rho"] == pytest.approx(-1) and (table["n"], table["sets"]) == (60, 2)
 
 
 def test_a_set_without_spread_does_not_count():
     rows = pd.DataFrame({m.column: np.arange(6.0) for m in METRICS}).assign(model="m", type="baseline")
     constant = rows.assign(type="fine-tuned", J_Coh=5.0)
-    table = s.correlations(pd.concat([rows, constant])).set_index(["first", "second"])
+    table = robustness.correlations(pd.concat([rows, constant])).set_index(["first", "second"])
     assert table.loc[("GRUEN", "J_Coh"), ["rho", "n", "sets"]].tolist() == [1, 6, 1]
     assert table.loc[("GRUEN", "PPL"), ["rho", "n", "sets"]].tolist() == [1, 12, 2]
-    assert np.isnan(s.correlations(constant).set_index(["first", "second"]).loc[("GRUEN", "J_Coh"), "rho"])
+    assert np.isnan(robustness.correlations(constant).set_index(["first", "second"]).loc[("GRUEN", "J_Coh"), "rho"])
 
 
 def test_correlations_are_symmetric(scores):
-    table = s.correlations(scores).pivot(index="first", columns="second", values="rho")
+    table = robustness.correlations(scores).pivot(index="first", columns="second", values="rho")
     assert np.allclose(table, table.T, equal_nan=True) and np.allclose(np.diag(table), 1)

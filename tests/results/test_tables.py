@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parliabench_utils.metrics.table import METRICS
-from parliabench_utils.models.loading import read_model_spec
+from parliabench_utils.models.specs import read_model_spec
+from parliabench_utils.results import robustness, tables
+from parliabench_utils.results import scores as cells
 from parliabench_utils.results import statistics as s
-from parliabench_utils.results import tables
 from parliabench_utils.results.figures import category_changes
 from parliabench_utils.results.report import model_names
 from parliabench_utils.results.scores import join_scores, kept_prompts
-from parliabench_utils.results.tabular import escape_latex
+from parliabench_utils.results.tables import escape_latex
 from tests.results.synthetic import MODELS, SETS, write_run
 
 JUDGE = "smollm2-constrained"
@@ -32,15 +33,15 @@ def folder(tmp_path_factory):
 
 def compared(folder, kept=None) -> pd.DataFrame:
     scores = join_scores(folder, SETS, JUDGE)
-    scores["compared"] = s.is_compared(scores, kept_prompts(folder) if kept is None else kept, "complete")
-    return s.compared_rows(scores)
+    scores["compared"] = cells.is_compared(scores, kept_prompts(folder) if kept is None else kept, "complete")
+    return cells.compared_rows(scores)
 
 
 def score_tables(rows: pd.DataFrame) -> list[tables.Table]:
     comparison = s.compare(rows, draws=100)
     marks = {"test": "paired", "correction": "bonferroni", "rule": "Rule.", "inputs": ()}
     return [
-        tables.table02(s.cell_means(rows), comparison, NAMES, **marks),
+        tables.table02(cells.cell_means(rows), comparison, NAMES, **marks),
         tables.alignment_by(rows, "Party", NAMES, ()),
         tables.difficulty_table(s.difficulty(rows, "Party"), "Party", ()),
         tables.difficulty_table(s.difficulty(rows, "Political Orientation"), "Political Orientation", ()),
@@ -48,9 +49,9 @@ def score_tables(rows: pd.DataFrame) -> list[tables.Table]:
         tables.table12(s.stability_table(s.stability_by_metric(rows, draws=5)), NAMES, "run", ()),
         tables.table13(comparison, NAMES, ()),
         tables.anova_display(s.anova_table(rows), NAMES, ()),
-        tables.mixed_display(s.mixed_models(rows), NAMES, ()),
-        tables.selection_display(s.composition(rows, draws=20), NAMES, ()),
-        tables.memorisation_display(s.memorisation_summary(s.memorisation(rows, ["the hon. Member"])), NAMES, ()),
+        tables.mixed_display(robustness.mixed_models(rows), NAMES, ()),
+        tables.selection_display(robustness.composition(rows, draws=20), NAMES, ()),
+        tables.memorisation_display(robustness.memorisation_summary(robustness.memorisation(rows, ["the hon. Member"])), NAMES, ()),
     ]
 
 
@@ -98,7 +99,7 @@ def test_published_values_stand_beside_the_papers_models(folder):
     rows = compared(folder)
     names = NAMES | {MODELS[0]: "Llama 3.1 8B"}
     comparison = s.compare(rows, draws=50)
-    table = tables.table02(s.cell_means(rows), comparison, names, test="pooled", correction="holm", rule="", inputs=())
+    table = tables.table02(cells.cell_means(rows), comparison, names, test="pooled", correction="holm", rule="", inputs=())
     row = table.data[(table.data["display"] == "Llama 3.1 8B") & (table.data["type"] == "fine-tuned")].iloc[0]
     assert row["published_mean"] == 31.623 and row["difference"] == pytest.approx(row["mean"] - 31.623)
     assert tables.table13(comparison, names, ()).data["published_t"].notna().sum() == 14
@@ -118,10 +119,7 @@ def test_latex_is_escaped():
     )
     hostile = pd.DataFrame({"Model": [r"\input{x} & 50%"]})
     latex = tables.to_latex(tables.Table("t", "T & T", hostile, hostile))
-    assert (
-        r"\textbackslash input\{x\} \& 50\%" in latex.replace(" input", " input").replace("{}", "")
-        or "\\input{x}" not in latex
-    )
+    assert r"\textbackslash input\{x\} \& 50\%" in latex.replace(" input", " input").replace("{}", "") or "\\input{x}" not in latex
     assert r"T \& T" in latex
 
 
@@ -136,9 +134,7 @@ def test_no_text_becomes_a_command_of_latex_or_markup_of_html(cells, title):
     table = tables.Table("t", title, frame, frame, (title,))
     latex, page = tables.to_latex(table), tables.to_html(table)
     body = latex.split("\\midrule\n")[1].split("\n\\bottomrule")[0].split("\n")
-    assert len(body) == len(cells) and all(
-        line.endswith(r" & 1 \\") and not line.startswith(("[", "*")) for line in body
-    )
+    assert len(body) == len(cells) and all(line.endswith(r" & 1 \\") and not line.startswith(("[", "*")) for line in body)
     for text in (escape_latex(title), *map(escape_latex, cells)):
         bare = re.sub(r"\\(?:[a-z]+\b|[&%$#_{}])|\$\\[a-z^2]+\$|\$[-^]\\?[a-z0-9]*\$|\{\}|\{[*[]\}", "", text)
         assert not re.search(r"[\\{}&%#~^<>|\"\r\n\0\u202e]", bare), (text, bare)
@@ -220,9 +216,7 @@ def test_unknown_orientation_has_no_rank_and_people_stand_beside(folder):
 
 def test_speed_and_memory_are_those_measured(folder):
     found = tables.measured(folder, [*MODELS, "never-run"]).set_index("model")
-    assert (
-        found.loc[MODELS[0], "words_a_second"] == found.loc[MODELS[0], "words"] / 36
-    )  # 18 prompts x 2 types, 1 s each
+    assert found.loc[MODELS[0], "words_a_second"] == found.loc[MODELS[0], "words"] / 36  # 18 prompts x 2 types, 1 s each
     assert found["peak_memory_mib"].isna().all() and np.isnan(found.loc["never-run", "words_a_second"])
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from parliabench_utils.run.artefacts import read_jsonl
-from parliabench_utils.run.provenance import file_hash
+from parliabench_utils.run.record import file_hash
 from parliabench_utils.run.staging import staging_folder
 from tests.conftest import ROOT
 from tests.slices import command, environment, run_stage

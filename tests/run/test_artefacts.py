@@ -122,9 +122,7 @@ def test_texts_of_a_csv_are_harmless_and_come_back(tmp_path_factory, texts, name
     assert [len(record) for record in records] == [2] * (len(texts) + 1) and not {"\0", "\r"} & set(content)
     for cell in (f"{name}x", *texts):
         shown = harmless(cell)
-        assert (
-            shown.startswith("'") or is_number(shown) or not re.match(r"[\s'\"`‘\ufeff\u200b]*[=@＝+-]|[\t\n]", shown)
-        )
+        assert shown.startswith("'") or is_number(shown) or not re.match(r"[\s'\"`‘\ufeff\u200b]*[=@＝+-]|[\t\n]", shown)
     back = read_csv(path, dtype=str, na_values=[])
     assert back.columns[0] == printable(f"{name}x") and back.iloc[:, 0].tolist() == [printable(text) for text in texts]
     assert back["n"].astype(float).tolist() == numbers
@@ -148,9 +146,7 @@ def test_a_cell_that_would_be_computed_has_an_apostrophe_in_front(text, cell):
 
 
 def test_numbers_stay_numbers_and_na_stays_a_text(tmp_path):
-    frame = pd.DataFrame(
-        {"x": [-1.5, math.nan], "n": [-2, 3], "mixed": ["-", -4], "party": ["NA", None], "yes": [True, False]}
-    )
+    frame = pd.DataFrame({"x": [-1.5, math.nan], "n": [-2, 3], "mixed": ["-", -4], "party": ["NA", None], "yes": [True, False]})
     write_csv(tmp_path / "x.csv", frame)
     assert (tmp_path / "x.csv").read_text() == "x,n,mixed,party,yes\n-1.500000,-2,'-,NA,True\n,3,-4,,False\n"
     back = read_csv(tmp_path / "x.csv")

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from lxml import html
 
-from parliabench_utils.run.display import table_html
+from parliabench_utils.run.notebook import table_html
 
 FRAME = pd.DataFrame({"n": [1.5], "begins": ["<b>My Lords</b>"], "k": [2], "Party": ["Labour"]})
 

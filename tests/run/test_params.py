@@ -10,7 +10,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parliabench_utils.run import parameter_files, params, training_names
+from parliabench_utils.run import params
+from parliabench_utils.run import params as parameter_files
+from parliabench_utils.run import params as training_names
 
 
 def test_unknown_key_names_the_nearest():
@@ -142,13 +144,9 @@ def test_what_readers_of_yaml_take_for_different_things_is_refused_by_name(tmp_p
         (1, f"models: [a, {text}]\n"),
     ):
         path.write_text(content)
-        with pytest.raises(
-            ValueError, match=rf"odd\.yaml, line {line}: (run|models): {re.escape(text)} .*in quotes: \"{text}\""
-        ):
+        with pytest.raises(ValueError, match=rf"odd\.yaml, line {line}: (run|models): {re.escape(text)} .*in quotes: \"{text}\""):
             params.read_yaml(path)
-    with pytest.raises(
-        ValueError, match=rf"--set 'run={re.escape(text)}': {re.escape(text)} .*the shell takes off one pair"
-    ):
+    with pytest.raises(ValueError, match=rf"--set 'run={re.escape(text)}': {re.escape(text)} .*the shell takes off one pair"):
         params.parse_setting(f"run={text}")
     path.write_text(f"run: \"{text}\"\nmodels: ['{text}']\n")
     assert params.read_yaml(path) == {"run": text, "models": [text]}
@@ -182,9 +180,7 @@ def test_no_scalar_is_taken_otherwise_than_bare_papermill_takes_it(text):
         assert repr(ours) == repr(yaml.safe_load(text))
 
 
-@pytest.mark.parametrize(
-    "name", ["a" * 101, "con", "NUL.txt", "a.", "a/../b", "a\\b", "a\n", "ä", "a b", "12:30", ".."]
-)
+@pytest.mark.parametrize("name", ["a" * 101, "con", "NUL.txt", "a.", "a/../b", "a\\b", "a\n", "ä", "a b", "12:30", ".."])
 @pytest.mark.parametrize("key", ["run", "models", "judge", "second_judge", "model"])
 def test_names_of_folders_are_plain_names(key, name):
     with pytest.raises(ValueError, match=rf"07_judge: {key}.*a name has at most 100 letters"):

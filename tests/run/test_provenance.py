@@ -5,19 +5,21 @@ import shutil
 
 import pytest
 
-from parliabench_utils.run import provenance
-from parliabench_utils.run.artefacts import read_jsonl, write_json, write_jsonl
-from parliabench_utils.run.makers import FAULTS_SHOWN, check_inputs, earlier_outputs, vouch_for_import
+from parliabench_utils.run import record as provenance
+from parliabench_utils.run.artefacts import read_jsonl, without_credentials, write_json, write_jsonl
 from parliabench_utils.run.params import resolve
-from parliabench_utils.run.provenance import (
+from parliabench_utils.run.record import (
+    FAULTS_SHOWN,
+    check_inputs,
     data_files,
     data_readers,
     describe,
+    earlier_outputs,
     fingerprint,
     name_in_manifest,
     source_files,
+    vouch_for_import,
 )
-from parliabench_utils.run.scrubbing import without_credentials
 from parliabench_utils.run.stages import STAGES, maker
 from tests.conftest import ROOT
 from tests.results.synthetic import write_run
@@ -70,9 +72,7 @@ def test_an_untouched_run_is_read(run, stage):
 
 def test_ratings_set_to_ten_are_refused_by_name(run):
     tamper(run / RATINGS, score=10.0)
-    with pytest.raises(
-        ValueError, match=f"08_statistics: .*\n  {RATINGS} was changed after 07_judge .*run 07_judge again"
-    ):
+    with pytest.raises(ValueError, match=f"08_statistics: .*\n  {RATINGS} was changed after 07_judge .*run 07_judge again"):
         check(run)
 
 
@@ -279,9 +279,7 @@ def test_an_edit_of_data_changes_the_code_hash(package, name):
 
 
 def test_a_new_password_is_no_new_stage_and_another_server_is():
-    mark = {
-        url: fingerprint({"server_url": url}, {}, "code") for url in ("http://a:b@h/v1", "http://h/v1", "http://i/v1")
-    }
+    mark = {url: fingerprint({"server_url": url}, {}, "code") for url in ("http://a:b@h/v1", "http://h/v1", "http://i/v1")}
     assert len(set(mark.values())) == 2 and mark["http://a:b@h/v1"] == mark["http://h/v1"]
     assert without_credentials("http://a:b@h/v1") == "http://h/v1"
 

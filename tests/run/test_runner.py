@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from parliabench_utils import cli
-from parliabench_utils.run import manifest, runner
-from parliabench_utils.run.makers import vouch_for_import
+from parliabench_utils.run import record as manifest
+from parliabench_utils.run import runner
+from parliabench_utils.run.record import vouch_for_import
 from parliabench_utils.run.runner import StageFailed, run_notebook
 from tests.conftest import ROOT
 from tests.run.toy import NOTEBOOK, WRITES, install, make_project, staged, write
@@ -161,11 +162,7 @@ FAILURES = {
 def test_what_a_whole_run_left_stays_until_another_is_whole(project, outputs):
     write(project)
     run_notebook("toy", "demo", {})
-    kept = {
-        path: path.read_bytes()
-        for path in (outputs / "toy").rglob("*")
-        if path.parent.name != "notebooks" and path.is_file()
-    }
+    kept = {path: path.read_bytes() for path in (outputs / "toy").rglob("*") if path.parent.name != "notebooks" and path.is_file()}
     assert outputs / "toy/toy.csv" in kept and outputs / "toy/manifests/.toy.done" in kept
     for name, body in FAILURES.items():
         write(project, body)
@@ -272,9 +269,7 @@ def test_a_fault_of_the_disk_is_one_line_and_exit_2(project, outputs, monkeypatc
         errors = capsys.readouterr().err
         assert errors.count("\n") == 1 and "what is done is kept" in errors, errors
     write(project)
-    monkeypatch.setattr(
-        manifest, "write_json", lambda path, _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full", str(path)))
-    )
+    monkeypatch.setattr(manifest, "write_json", lambda path, _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full", str(path))))
     assert cli.main(["run", "toy"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     for place in ("/dev/null/outputs", "/proc/outputs"):
@@ -321,9 +316,7 @@ def test_deeply_nested_files_are_named(project, outputs, capsys):
     (project / "input.jsonl").write_text('{"a": ' + DEEP)
     from parliabench_utils.run import stages
 
-    stages.STAGES["toy"] = stages.Stage(
-        "toy", "Toy", (), lambda p, f: [project / "input.jsonl"], lambda p, f: [f / "toy.csv"]
-    )
+    stages.STAGES["toy"] = stages.Stage("toy", "Toy", (), lambda p, f: [project / "input.jsonl"], lambda p, f: [f / "toy.csv"])
     assert cli.main(["run", "toy"]) == 2
     errors = capsys.readouterr().err
     assert "input.jsonl, line 1" in errors and errors.count("\n") == 1

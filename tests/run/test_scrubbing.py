@@ -10,10 +10,10 @@ import nbformat
 import pytest
 
 from parliabench_utils.cli import main
-from parliabench_utils.run import scrubbing
+from parliabench_utils.run import artefacts as scrubbing
+from parliabench_utils.run.artefacts import ScrubbedStream, Scrubber, scrub, without_credentials
 from parliabench_utils.run.project import corpus_folder, project_root
 from parliabench_utils.run.runner import StageFailed, run_notebook
-from parliabench_utils.run.scrubbing import ScrubbedStream, Scrubber, scrub, without_credentials
 from tests.run.test_runner import project, write  # noqa: F401
 
 SECRET = "hush-hush-77"
@@ -112,9 +112,7 @@ def test_a_common_name_of_an_account_is_no_word_to_remove(machine, monkeypatch):
     monkeypatch.setenv("LOGNAME", "grant")
     scrubbing._names.cache_clear()
     scrubbing._accounts.cache_clear()
-    assert (
-        scrub("params/demo/common.yaml, a grant of land; grant@h") == "params/demo/common.yaml, a grant of land; user@h"
-    )
+    assert scrub("params/demo/common.yaml, a grant of land; grant@h") == "params/demo/common.yaml, a grant of land; user@h"
 
 
 def test_a_path_in_two_pieces_is_one(machine):

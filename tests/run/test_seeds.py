@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parliabench_utils.run.seeds import row_seed
+from parliabench_utils.run.record import row_seed
 
 
 @given(st.integers(0, 2**40), st.lists(st.text() | st.integers(), max_size=4))

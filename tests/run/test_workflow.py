@@ -7,7 +7,7 @@ import sys
 import pytest
 from snakemake.cli import parse_config
 
-from parliabench_utils.run.workflow import as_typed, jobs
+from parliabench_utils.run.stages import as_typed, jobs
 from tests.conftest import ROOT
 
 
@@ -99,9 +99,7 @@ def test_the_runner_gets_the_runs_name_as_typed(tmp_path, name):
         "--config",
         "profile=demo",
     ]
-    result = subprocess.run(
-        [*command, f"run={name}"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+    result = subprocess.run([*command, f"run={name}"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert (result.stdout + result.stderr).count(f"--profile demo --run {name}") == 9
 
 

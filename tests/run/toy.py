@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 from parliabench_utils import cli
-from parliabench_utils.run import manifest, params, provenance, runner, stages
+from parliabench_utils.run import params, runner, stages
+from parliabench_utils.run import record as manifest
+from parliabench_utils.run import record as provenance
 from parliabench_utils.run.staging import staging_folder
 
 NOTEBOOK = """\

@@ -9,22 +9,37 @@ writes the manifest with `mode: interactive`.
 
 What a notebook writes lies in its job's staging folder until the end; what was there before stays until then. A cell that fails frees
 the outputs for other processes; the notebook can go on from that cell as long as none has begun with them.
+
+How tables look in a notebook: pandas sets everything to the right, and speeches are read from the left.
+
+>>> import pandas as pd
+>>> print(table_html(pd.DataFrame({"n": [1], "begins": ["My Lords"]})).splitlines()[0])
+<div class="text-2"><style>.text-2 tbody td:nth-of-type(2),.text-2 thead th:nth-of-type(3) {text-align: left !important}</style>
+
+Progress of long loops: at most one line in ten seconds, so that neither a log nor a notebook floods.
+
+>>> list(progress([1, 2], "Counting"))
+[1, 2]
 """
 
 import logging
 import os
+import time
 import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from parliabench_utils.run import manifest as manifests
+from parliabench_utils.run import record as manifests
 from parliabench_utils.run import stages
-from parliabench_utils.run.display import left_align_text
-from parliabench_utils.run.manifest import Manifest
 from parliabench_utils.run.params import Common, schema_of, validate
 from parliabench_utils.run.project import outputs_root, project_root, shown
-from parliabench_utils.run.seeds import seed_everything
+from parliabench_utils.run.record import Manifest, seed_everything
 from parliabench_utils.run.staging import staging_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 RUNNER_VARIABLE = "PARLIABENCH_RUNNER"
 
@@ -149,9 +164,54 @@ def _set_up(params: Common) -> None:
 
 
 def _banner(run: Run) -> str:
-    from parliabench_utils.run.provenance import git_state, library_versions
+    from parliabench_utils.run.record import git_state, library_versions
 
     shown = ("torch", "transformers", "pandas", "numpy")
     versions = ", ".join(f"{name} {version}" for name, version in library_versions().items() if name in shown)
     commit = (git_state()["git_commit"] or "no git")[:10]
     return f"{run.stage} · run {run.params.run} · seed {run.params.seed} · code {commit}\n{versions}"
+
+
+def left_align_text() -> None:
+    """From now on a notebook shows columns of text from the left; without a notebook nothing changes."""
+    import pandas as pd
+    from IPython import get_ipython
+
+    if shell := get_ipython():
+        shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, table_html)
+
+
+def table_html(frame: "pd.DataFrame") -> str | None:
+    """pandas' own HTML of the frame with its columns of text to the left; None where pandas is told to give none."""
+    import pandas as pd
+
+    html, shown = frame._repr_html_(), pd.get_option("display.max_columns")
+    text = [n for n, dtype in enumerate(frame.dtypes, start=1) if pd.api.types.is_string_dtype(dtype)]
+    if html is None or not text or len(frame.columns) > (shown or len(frame.columns)):  # with columns left out, n is not the place
+        return html
+    name = f"text-{'-'.join(map(str, text))}"
+    cells = [f".{name} tbody td:nth-of-type({n}),.{name} thead th:nth-of-type({n + frame.index.nlevels})" for n in text]
+    return f'<div class="{name}"><style>{",".join(cells)} {{text-align: left !important}}</style>\n{html}</div>'
+
+
+Item = TypeVar("Item")
+SECONDS_BETWEEN_LINES = 10.0
+
+
+def progress(items: Iterable[Item], label: str, total: int | None = None) -> Iterator[Item]:
+    """Yield `items`; print `label`, how many are done, of how many, and the time left, at most every ten seconds."""
+    if total is None and hasattr(items, "__len__"):
+        total = len(items)
+    began = last = time.monotonic()
+    for done, item in enumerate(items):
+        now = time.monotonic()
+        if now - last >= SECONDS_BETWEEN_LINES:
+            last = now
+            print(_line(label, done, total, now - began), flush=True)
+        yield item
+
+
+def _line(label: str, done: int, total: int | None, seconds: float) -> str:
+    if not total or not done:
+        return f"{label}: {done} done, {seconds:.0f} s"
+    return f"{label}: {done} of {total}, {seconds:.0f} s, about {seconds / done * (total - done):.0f} s left"

@@ -1,10 +1,27 @@
-"""OpenAI-compatible servers (vLLM, llama.cpp, `transformers serve`), for models too big for this process.
+"""Sampling that depends on a row's own seed and nothing else, and the decoding loop that uses it.
+
+Stock sampling draws one random stream for a whole batch, so that batch size, order and a restart change every text. Here each token
+is the argmax of log-probability plus Gumbel noise (which is a draw from the distribution), and the noise is a function of
+(row seed, how many tokens the row has, token id). In fp32 a row's text is then the same in any batch.
+
+    sampling = Sampling(temperature=0.7, top_p=0.85, repetition_penalty=1.2)
+    decode_batch(model, prompts, seeds=[11, 12], sampling=sampling, max_new_tokens=200, stop_ids=[2], pad_id=2)
+
+OpenAI-compatible servers (vLLM, llama.cpp, `transformers serve`), for models too big for this process.
 
 `Server` is the one client: notebook 04 speaks through `ServerModel`, notebook 07 through `metrics.judge_server`. Speeches' prompts
 are sent as token ids, rendered here as everywhere else, so that a server can neither add a second BOS nor use another template.
 
-    from parliabench_utils.models.server import ServerModel
+    from parliabench_utils.models.backends import ServerModel
     ServerModel("http://localhost:8000/v1", "a/model").complete([[1, 5]], [11], sampling, 200, ["</s>"])   # [("My Lords, …", "stop")]
+
+Generation from a GGUF file by llama.cpp, where llama-cpp-python is installed: quantised models on a CPU.
+
+A model file with `source: gguf` uses it. The draws are our own (`sampling.py`), row after row, so that a speech depends on its
+own seed alone here too.
+
+    from parliabench_utils.models.loading import load_model
+    load_model("smollm2-135m-gguf", purpose="generate").model.complete([[1, 5]], [11], sampling, 200, ["<|im_end|>"])
 """
 
 import base64
@@ -16,17 +33,153 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from parliabench_utils.run.project import public_url
+from parliabench_utils.models.specs import current_sha256, packaged_gguf
+from parliabench_utils.run.project import project_root, public_url
 
 if TYPE_CHECKING:
     import httpx
 
-    from parliabench_utils.models.sampling import Sampling
+    from parliabench_utils.models.specs import ModelSpec
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Section 5.3: nucleus sampling. Temperature 0 is greedy decoding, without noise."""
+
+    temperature: float
+    top_p: float
+    repetition_penalty: float
+
+
+def _wrapped(constant: int) -> int:
+    """A 64-bit constant as PyTorch's signed integer."""
+    return constant - 2**64 if constant >= 2**63 else constant
+
+
+MIX_1, MIX_2, STEP = _wrapped(0xBF58476D1CE4E5B9), _wrapped(0x94D049BB133111EB), _wrapped(0x9E3779B97F4A7C15)
+
+
+def mix64(x):
+    """SplitMix64's finaliser on an int64 tensor: neighbouring counters give unrelated bits (wrapping arithmetic)."""
+    x = (x ^ ((x >> 30) & (2**34 - 1))) * MIX_1
+    x = (x ^ ((x >> 27) & (2**37 - 1))) * MIX_2
+    return x ^ ((x >> 31) & (2**33 - 1))
+
+
+def gumbel_noise(seeds, step: int, token_ids):
+    """Standard Gumbel noise, float64 of shape (B, K), for row seeds (B,) and token ids (B, K); stateless."""
+    import torch
+
+    row = mix64(mix64(seeds * STEP) + _wrapped(step * STEP % 2**64))  # (B,)
+    bits = mix64(row.unsqueeze(1) + token_ids * STEP)  # (B, K)
+    uniform = (((bits >> 11) & (2**53 - 1)).double() + 0.5) / 2**53  # in (0, 1), both ends left out
+    return -torch.log(-torch.log(uniform))
+
+
+def penalise_seen(logits, seen, penalty: float):
+    """Repetition penalty (Keskar et al., 2019): logits (B, V) at the token ids `seen` (B, K), divided if positive, else multiplied.
+
+    An id may stand in its row more than once.
+    """
+    import torch
+
+    own = logits.gather(1, seen)  # (B, K): a row's few hundred tokens, not the whole vocabulary
+    return logits.scatter(1, seen, torch.where(own > 0, own / penalty, own * penalty))
+
+
+def draw(logits, seeds, step: int, sampling: Sampling, candidates: int = 1024):
+    """One token a row, (B,), from logits (B, V) after temperature and top-p.
+
+    Top-p keeps the smallest set of likeliest tokens that holds at least `top_p`. Only the `candidates` likeliest are looked at.
+    """
+    import torch
+
+    if sampling.temperature == 0:
+        return logits.argmax(dim=-1)
+    best, ids = logits.topk(min(candidates, logits.shape[-1]), dim=-1)
+    top = best[:, :1]  # summed in float64, or the sum of a row would depend on how many rows there are
+    total = ((logits - top) / sampling.temperature).exp().sum(dim=-1, keepdim=True, dtype=torch.float64)
+    log_p = (best - top).double() / sampling.temperature - total.log()  # (B, candidates), falling
+    before = log_p.exp().cumsum(dim=-1) - log_p.exp()  # probability of all likelier tokens
+    log_p = log_p.masked_fill(before >= sampling.top_p, float("-inf"))
+    drawn = (log_p + gumbel_noise(seeds, step, ids)).argmax(dim=-1, keepdim=True)
+    return ids.gather(1, drawn).squeeze(1)
+
+
+def seen_tokens(prompts: list[list[int]], free: list[int], device):
+    """Token ids (B, K) of each prompt but those in `free`, filled up with ids of its own: a row must not depend on its batch.
+
+    ValueError for a prompt of nothing else.
+    """
+    import torch
+
+    kept = [[token for token in prompt if token not in free] for prompt in prompts]
+    if not all(kept):
+        raise ValueError("a prompt holds nothing but stop tokens")
+    longest = max(map(len, kept))
+    return torch.tensor([ids + ids[:1] * (longest - len(ids)) for ids in kept], device=device)
+
+
+def decode_batch(
+    model,
+    prompts: list[list[int]],
+    seeds: list[int],
+    sampling: Sampling,
+    max_new_tokens: int,
+    stop_ids: list[int],
+    pad_id: int,
+) -> list[tuple[list[int], str]]:
+    """New token ids of each prompt and its finish reason, `stop` or `length`; the stop token itself is left out.
+
+    A row that has stopped leaves the batch at once, with its part of the KV cache. Stop tokens are free of the repetition
+    penalty: they stand in every prompt as the ends of turns, and a penalty on them only keeps a speech from ending.
+    """
+    import torch
+    from transformers import DynamicCache
+
+    from parliabench_utils.models.prompting import pad_left
+
+    device = next(model.parameters()).device
+    ids, mask = (t.to(device) for t in pad_left(prompts, pad_id))  # (B, T)
+    positions = (mask.cumsum(dim=-1) - 1).clamp(min=0)
+    stops = torch.tensor(stop_ids, device=device)
+    rows, keys = torch.arange(len(prompts), device=device), torch.tensor(seeds, device=device)
+    answers, reasons = [[] for _ in prompts], ["length"] * len(prompts)
+    cache, seen = DynamicCache(config=model.config), seen_tokens(prompts, stop_ids, device)  # stop tokens go free
+    with torch.inference_mode():
+        for step in range(max_new_tokens):
+            logits = (
+                model(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1)
+                .logits[:, -1, :]
+                .float()
+            )
+            token = draw(penalise_seen(logits, seen, sampling.repetition_penalty), keys, step, sampling)  # (B,)
+            stopped = torch.isin(token, stops)
+            for row, new, end in zip(rows.tolist(), token.tolist(), stopped.tolist(), strict=True):
+                if end:
+                    reasons[row] = "stop"
+                else:
+                    answers[row].append(new)
+            if stopped.all():
+                break
+            seen = torch.cat([seen, token.unsqueeze(1)], dim=1)
+            ids, positions = token.unsqueeze(1), positions[:, -1:] + 1
+            mask = torch.cat([mask, mask.new_ones(len(token), 1)], dim=1)
+            if stopped.any():
+                alive = (~stopped).nonzero().squeeze(1)
+                cache.batch_select_indices(alive)
+                ids, positions, mask, seen = ids[alive], positions[alive], mask[alive], seen[alive]
+                rows, keys = rows[alive], keys[alive]
+    return list(zip(answers, reasons, strict=True))
+
 
 KEYS = ("PARLIABENCH_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY")  # environment variables; the first that is set is sent
 TRIES = 5  # of one request; the waits between them double and are drawn from half to one and a half of that
@@ -108,9 +261,7 @@ class Server:
     User name and password in the address, and keys, are sent and never shown. `client` is given by tests.
     """
 
-    def __init__(
-        self, url: str, about: str, timeout: float = 600.0, wait: float = 1.0, client: "httpx.Client | None" = None
-    ):
+    def __init__(self, url: str, about: str, timeout: float = 600.0, wait: float = 1.0, client: "httpx.Client | None" = None):
         self.url, self.about, self.wait = public_url(url).rstrip("/"), about, wait
         self._secrets: list[str] = []
         self._client = client or self._open(url, timeout)
@@ -170,9 +321,7 @@ class Server:
                 self._unanswered += 1
                 dead = self._unanswered >= UNANSWERED_IN_A_ROW
             if dead:
-                raise ServerStoppedError(
-                    f"{UNANSWERED_IN_A_ROW} requests in a row got no answer; the last: {error}"
-                ) from error
+                raise ServerStoppedError(f"{UNANSWERED_IN_A_ROW} requests in a row got no answer; the last: {error}") from error
             raise
         with self._lock:
             self._unanswered = 0
@@ -228,9 +377,7 @@ class Server:
             )
         if status in UNFIT:
             raise NoAnswerError(f"{where}, refused: {said[:300]}")
-        raise ServerStoppedError(
-            f"{where}: {self._remedy}, or the model's name (`id` in params/models/). It says: {said[:300]}"
-        )
+        raise ServerStoppedError(f"{where}: {self._remedy}, or the model's name (`id` in params/models/). It says: {said[:300]}")
 
     def _shown(self, text: str) -> str:
         """`text` without what we keep secret, should a server send it back."""
@@ -308,3 +455,85 @@ def _completion(reply: Any) -> tuple[str, str]:
     if not isinstance(choice["text"], str):
         raise TypeError("a completion's text is no text")
     return choice["text"], str(choice.get("finish_reason") or "")
+
+
+MISSING = "model file {file} needs llama-cpp-python: pip install llama-cpp-python (compiles for some minutes)"
+
+
+def gguf_file(spec: "ModelSpec") -> Path:
+    """The specification's file, the packaged one where `path` is null, with the sha256 that it declares.
+
+    FileNotFoundError names a path that is no file; ValueError one with another hash.
+    """
+    if spec.path is None:
+        return packaged_gguf(spec.sha256) if spec.sha256 else packaged_gguf()
+    file = project_root() / spec.path
+    if not file.is_file():
+        raise FileNotFoundError(f"params/models/{spec.name}.yaml: path {spec.path!r} is not a GGUF file")
+    if spec.sha256 and (found := current_sha256(file)) != spec.sha256:
+        raise ValueError(f"params/models/{spec.name}.yaml: sha256 is {spec.sha256}, but {spec.path} has {found}")
+    return file
+
+
+class OwnDraw:
+    """A logits processor of llama.cpp that leaves one token possible: the one that `sampling.draw` takes for this row."""
+
+    def __init__(self, prompt: list[int], seed: int, sampling: "Sampling", stops: list[int]):
+
+        self.seed, self.sampling, self.step = seed, sampling, 0
+        self.seen = seen_tokens([prompt], stops, "cpu")  # (1, K)
+
+    def __call__(self, ids: Any, logits: Any) -> Any:
+        """`logits` (V,) with all but the drawn token at minus infinity."""
+        import numpy as np
+        import torch
+
+        row = torch.from_numpy(np.array(logits, dtype=np.float32)).unsqueeze(0)  # (1, V)
+        row = penalise_seen(row, self.seen, self.sampling.repetition_penalty)
+        token = int(draw(row, torch.tensor([self.seed]), self.step, self.sampling))
+        self.seen = torch.cat([self.seen, torch.tensor([[token]])], dim=1)
+        self.step += 1
+        only = np.full_like(logits, -np.inf)
+        only[token] = 0.0
+        return only
+
+
+@dataclass
+class GgufModel:
+    """One GGUF file; `llama` is loaded on first use, or given by a test."""
+
+    file: Path
+    context: int = 4096  # tokens of prompt and speech together
+    llama: Any = field(default=None, repr=False)
+
+    def loaded(self):
+        """The llama.cpp model. ImportError says what to install."""
+        if self.llama is None:
+            if find_spec("llama_cpp") is None:
+                raise ImportError(MISSING.format(file=self.file.name))
+            from llama_cpp import Llama
+
+            self.llama = Llama(str(self.file), n_ctx=self.context, verbose=False)
+        return self.llama
+
+    def complete(
+        self, prompts: list[list[int]], seeds: list[int], sampling: "Sampling", max_new_tokens: int, stop: list[str]
+    ) -> list[tuple[str, str]]:
+        """Text and finish reason (`stop` or `length`) of each prompt, one after the other."""
+        ids = [self.loaded().tokenize(text.encode(), add_bos=False, special=True) for text in stop]
+        stops = [tokens[0] for tokens in ids if len(tokens) == 1]
+        return [self._one(p, s, sampling, max_new_tokens, stops) for p, s in zip(prompts, seeds, strict=True)]
+
+    def _one(self, prompt: list[int], seed: int, sampling: "Sampling", most: int, stops: list[int]) -> tuple[str, str]:
+        if len(prompt) + most > self.context:
+            raise ValueError(f"a prompt of {len(prompt)} tokens and {most} new ones exceed {self.context}")
+        llama, answer, reason = self.loaded(), [], "length"
+        drawn = OwnDraw(prompt, seed, sampling, stops)
+        for token in llama.generate(prompt, temp=0.0, repeat_penalty=1.0, logits_processor=[drawn]):
+            if token in stops:
+                reason = "stop"
+                break
+            answer.append(token)
+            if len(answer) == most:
+                break
+        return llama.detokenize(answer, special=True).decode("utf-8", "replace"), reason

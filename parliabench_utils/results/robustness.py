@@ -1,0 +1,974 @@
+"""Word n-grams of many texts as 64-bit numbers, so that millions of them are compared in seconds.
+
+Used by `memorisation` and `permutation` (notebook 08). A word's number comes from a hash of its letters and is the same in
+every run; an n-gram's number grows word by word. Two n-grams have the same number by chance once in about 10^19 pairs.
+
+>>> corpus = encode(["My Lords, we agree.", None])
+>>> corpus.lengths.tolist(), corpus.words[0][:2]
+([6, 0], ['my', 'lords'])
+
+Self-BLEU of the compared speeches, and whether fine-tuning changes it: a permutation test (notebook 08).
+
+A job's own Self-BLEU grows with the number of its valid speeches, so `compared_self_bleu` computes it again: as many speeches
+to the same prompts in every set. A t-test counts each of them as independent, which they are not, as they are each other's
+references; here the two types change places instead, and the difference is taken anew. Where there are many pools (prompts with
+variants, contexts) a whole pool changes places, which leaves its values as they are. Where there are few (all speeches of a
+model), the two speeches of a prompt change places and Self-BLEU is computed again.
+
+All models in one analysis of each metric, score ~ type * model, with what speeches to one prompt share (notebook 08).
+
+A random intercept by prompt with one residual variance finds effects that are not there where models differ in spread (false
+positives to .20). So the same model is fitted by generalised estimating equations (Liang and Zeger 1986): speeches to a
+prompt are exchangeable, as with a random intercept, and standard errors are robust to unequal variances and any dependence
+within a prompt, corrected for few prompts (Mancl and DeRouen 2001). statsmodels fits it.
+
+Who drops out when only fully answered and rated prompts count, and what that could hide (section 5.3; notebook 08).
+
+Hard prompts may drop out more often. `composition` shows the mix of prompts before and after, with a test of "every prompt is as
+likely to stay"; `worst_case` says between which values a difference could lie, whatever the missing speeches were like.
+
+Do the metrics agree with each other, do raters agree, and do scores tell human from generated speeches? Figures s3 and s4.
+
+Used by notebooks 07 and 08 and by `annotate`. A judge that is worth its name ranks real speeches above those of a weak model;
+one that cannot is reported as such.
+
+    ordinal_alpha(ratings)                  # ratings: (n_raters, n_items), NaN where a rater left an item out
+    pair_agreement(judge, human, points=10)     # quadratic kappa, ICC(A,1), Kendall's tau of two raters
+
+Do models repeat their training speeches? Longest common run of words and shared n-grams, calibrated by people (notebook 08).
+
+Held-out members' speeches share phrases with the training speeches too ("the right hon. Member for"). A model memorises
+as far as its overlap goes beyond theirs.
+
+>>> found = memorised(["we shall fight on"], ["They said that we shall fight and win."])
+>>> int(found["longest_run"][0]), found["longest_passage"][0]
+(3, 'we shall fight')
+
+How far a judge can be believed, in numbers: spread, length, repetition, order, rubric, a second judge, controls.
+
+`metrics.judge_trust` asks; this counts. Notebook 07 writes the numbers as `07_judge/summary/trust_measures.csv`, and as a table to be
+read, which the report shows too, `trust.csv`.
+
+    measures = trust_measures(scores, speeches, asked, second, points=10, second_points=5)
+    trust_display(measures)
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from parliabench_utils.metrics.distinct import words
+from parliabench_utils.metrics.judge_prompts import DIMENSIONS
+from parliabench_utils.metrics.judge_trust import AGAIN, CONTROLS, REVERSED, SHUFFLED
+from parliabench_utils.metrics.self_bleu import EPSILON, GROUP_COLUMNS, comparable, pools
+from parliabench_utils.metrics.speeches import rank_correlations
+from parliabench_utils.metrics.table import METRICS, Metric, is_rounding, settled
+from parliabench_utils.results.scores import HUMAN, SET, cluster_t_test, estimand_weights, generated
+from parliabench_utils.results.statistics import BASELINE, TUNED, cliffs_delta
+from parliabench_utils.run.artefacts import Row
+
+BASE = np.uint64(0x9E3779B97F4A7C15 | 1)  # odd, so that no bit of a word's number is lost
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Texts end to end: `codes` (n_words,) uint64, `ends` (n_words,) where the text of each word ends, `lengths` (n_texts,)."""
+
+    words: list[list[str]]
+    codes: np.ndarray
+    ends: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Position of each text's first word, shape (n_texts,)."""
+        return np.cumsum(self.lengths) - self.lengths
+
+
+@lru_cache(maxsize=1_000_000)
+def _code(word: str) -> int:
+    return int.from_bytes(blake2b(word.encode(), digest_size=8).digest())
+
+
+def encode(texts: Sequence[str | None]) -> Encoded:
+    """The words of `texts` (None has none) as numbers."""
+    split = [words(text) for text in texts]
+    lengths = np.array([len(text) for text in split], dtype=np.int64)
+    codes = np.fromiter((_code(word) for text in split for word in text), dtype=np.uint64, count=int(lengths.sum()))
+    return Encoded(split, codes, np.repeat(np.cumsum(lengths), lengths), lengths)
+
+
+def longer(hashes: np.ndarray, positions: np.ndarray, n: int, corpus: Encoded) -> tuple[np.ndarray, np.ndarray]:
+    """The n-grams at `positions` with one more word: numbers and positions, those that would leave their text dropped."""
+    fits = positions + n < corpus.ends[positions]
+    kept = positions[fits]
+    return hashes[fits] * BASE + corpus.codes[kept + n], kept
+
+
+COLUMN = "Self-BLEU"
+JOB_COLUMN = "Self-BLEU of the job"  # notebook 05's
+PUBLISHED = "published"  # scores that somebody else computed: they stay as they are
+MANY_GROUPS = 20  # 2^20 ways to change places
+PERMUTATION_COLUMNS = ["model", "difference", "ci_low", "ci_high", "p", "unit", "n_prompts", "n_groups", "draws"]
+
+
+def settings_of(signature: str) -> tuple[str, int]:
+    """(group, max_n) of a Self-BLEU signature of notebook 05; group is PUBLISHED where the values were read from elsewhere.
+
+    ValueError where it names none.
+    """
+    match = re.match(r"Self-BLEU-(\d+)\|group:(\w+)", signature)
+    if not match or match[2] not in GROUP_COLUMNS:
+        raise ValueError(f"no order and group in Self-BLEU's signature {signature!r}: run 05_text_metrics again")
+    return PUBLISHED if signature.endswith(f"|{PUBLISHED}") else match[2], int(match[1])
+
+
+def run_settings(folder: Path, sets: Iterable[tuple[str, str]]) -> tuple[str, int]:
+    """`settings_of` of a run's sets (model, type). ValueError where 05 scored them by different ones."""
+    found: dict[tuple[str, int], str] = {}
+    for model, kind in sets:
+        path = folder / "05_text_metrics" / model / f"{kind}.signatures.json"
+        found.setdefault(settings_of(json.loads(path.read_text(encoding="utf-8"))[COLUMN]), f"{model}/{kind}")
+    if len(found) > 1:
+        raise ValueError(f"05_text_metrics took Self-BLEU by different settings: {found}; run it again with one")
+    return next(iter(found))
+
+
+def compared_self_bleu(scores: pd.DataFrame, group: str, max_n: int = 4) -> pd.DataFrame:
+    """`scores` with Self-BLEU computed again among the rows that are compared (`compared`), so that sets can be.
+
+    NaN outside the pools (`metrics.self_bleu.pools`); what notebook 05 wrote stands in JOB_COLUMN.
+    """
+    if group == PUBLISHED:
+        return scores.assign(**{JOB_COLUMN: scores[COLUMN]})
+    values = comparable(scores[scores["compared"]], group, max_n).reindex(scores.index)
+    return scores.assign(**{JOB_COLUMN: scores[COLUMN], COLUMN: values})
+
+
+def self_bleu_test(rows: pd.DataFrame, group: str = "model", max_n: int = 4, draws: int = 2000, seed: int = 42) -> pd.DataFrame:
+    """One row a model, PERMUTATION_COLUMNS:
+    difference (fine-tuned minus baseline), two-sided p, unit (what changes places) and counts.
+
+    Only speeches of `pools` count, so both types have the same prompts. The 95 % interval reaches as far to both sides as 95 % of
+    the permuted differences do. NaN where nothing can change places.
+    """
+    published = group == PUBLISHED
+    pool = rows["prompt_id"] if published else pools(rows, group)
+    values = rows[COLUMN] if published else comparable(rows, group, max_n)
+    pooled = rows.assign(_pool=pool, **{COLUMN: values})[pool.notna() & rows["generated_speech"].notna()]
+    found = []
+    for model in dict.fromkeys(rows.loc[rows["type"].isin([BASELINE, TUNED]), "model"]):
+        speeches = pooled[(pooled["model"] == model) & pooled["type"].isin([BASELINE, TUNED])].reset_index(drop=True)
+        rng = np.random.default_rng(seed)
+        labels = speeches["_pool"]
+        both = speeches.groupby(labels)["type"].nunique() == 2
+        unit = "group" if published or both.sum() >= MANY_GROUPS else "prompt"
+        way = _swap_groups if unit == "group" else _swap_prompts
+        difference, null = way(speeches, labels, max_n, draws, rng)
+        shared = int((speeches.groupby("prompt_id")["type"].nunique() == 2).sum())
+        reach = np.percentile(np.abs(null), 95) if not np.isnan(null).any() else np.nan
+        found.append(
+            {"model": model, "difference": difference, "ci_low": difference - reach, "ci_high": difference + reach}
+            | {"p": _p_value(difference, null), "unit": unit, "n_prompts": shared}
+            | {"n_groups": int(both.sum()), "draws": draws}
+        )
+    return pd.DataFrame(found, columns=PERMUTATION_COLUMNS)
+
+
+def with_permuted(comparison: pd.DataFrame, test: pd.DataFrame) -> pd.DataFrame:
+    """A `compare` table with Self-BLEU's interval from `self_bleu_test`, and without its Wilcoxon p.
+
+    Both take the speeches for independent: with equal types such intervals miss 0 in a sixth of runs.
+    """
+    found = comparison.copy()
+    mine = found["metric"] == COLUMN
+    for column in ("ci_low", "ci_high"):
+        found.loc[mine, column] = found.loc[mine, "model"].map(test.set_index("model")[column])
+    found.loc[mine, "wilcoxon_p"] = np.nan
+    return found
+
+
+def _p_value(difference: float, null: np.ndarray) -> float:
+    """Share of permutations with a difference at least as large, the observed one counted."""
+    if np.isnan(difference) or np.isnan(null).all() or is_rounding(np.ptp(null), 1.0):
+        return float("nan")
+    return float((1 + (np.abs(null) >= abs(difference) - 1e-12).sum()) / (1 + null.size))
+
+
+def _swap_groups(
+    speeches: pd.DataFrame, labels: pd.Series, max_n: int, draws: int, rng: np.random.Generator
+) -> tuple[float, np.ndarray]:
+    """The values as they are; each group's two types change places with probability 1/2."""
+    del max_n  # nothing is computed again
+    stats = speeches.groupby([labels, "type"])[COLUMN].agg(["sum", "count"]).unstack("type", fill_value=0)
+    sums, counts = (
+        stats[name].reindex(columns=[BASELINE, TUNED], fill_value=0).to_numpy(float) for name in stats.columns.levels[0]
+    )
+    swap = rng.random((draws, len(stats))) < 0.5
+    swap[:, (counts == 0).any(axis=1)] = False
+    moved_sums, moved_counts = (swap @ (table[:, 0] - table[:, 1]) for table in (sums, counts))
+
+    def difference(sum_moved, count_moved):
+        tuned = (sums[:, 1].sum() + sum_moved) / (counts[:, 1].sum() + count_moved)
+        return tuned - (sums[:, 0].sum() - sum_moved) / (counts[:, 0].sum() - count_moved)
+
+    if not counts.sum(axis=0).all():
+        return float("nan"), np.full(draws, np.nan)
+    return float(difference(0.0, 0.0)), difference(moved_sums, moved_counts)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Speeches of one model in numbers: one entry for each n-gram of a speech that another speech of its group has too.
+
+    Entries are sorted by `key` (the n-gram in its group) and falling `count`; `order` is n - 1.
+    """
+
+    lengths: np.ndarray  # (n_speeches,) words
+    group: np.ndarray  # (n_speeches,)
+    key: np.ndarray
+    speech: np.ndarray
+    count: np.ndarray
+    order: np.ndarray
+    max_n: int
+
+
+def pool(texts: list[str], groups: np.ndarray, max_n: int) -> Pool:
+    """The shared n-grams of `texts`, n = 1 to `max_n`, within `groups` (whole numbers, one a text)."""
+    corpus = encode(texts)
+    owner = np.repeat(np.arange(len(texts)), corpus.lengths)
+    hashes, positions, parts, n_keys = corpus.codes, np.arange(corpus.codes.size), [], 0
+    for n in range(1, max_n + 1):
+        part = _entries(hashes, owner[positions], groups)
+        parts.append((part[0] + n_keys, *part[1:], np.full(part[0].size, n - 1)))
+        n_keys += int(part[0].max(initial=-1)) + 1
+        hashes, positions = longer(hashes, positions, n, corpus)
+    key, speech, count, order = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    place = np.lexsort((-count, key))
+    return Pool(corpus.lengths, groups, key[place], speech[place], count[place], order[place], max_n)
+
+
+def _entries(hashes: np.ndarray, owner: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(key, speech, count) of the n-grams of one order that at least two speeches of a group have."""
+    grams = np.unique(hashes, return_inverse=True)[1].astype(np.int64)
+    pairs, count = np.unique(grams * len(groups) + owner, return_counts=True)
+    gram, speech = np.divmod(pairs, len(groups))
+    _, key, spread = np.unique(gram * (groups.max(initial=0) + 1) + groups[speech], return_inverse=True, return_counts=True)
+    shared = spread[key] > 1
+    return key[shared], speech[shared], count[shared]
+
+
+def self_bleu_of(found: Pool, side: np.ndarray) -> np.ndarray:
+    """Self-BLEU of each speech among those of its group and `side` (True or False), shape (n_speeches,), NaN for a lone one.
+
+    The values of `metrics.self_bleu.self_bleu`, from arrays.
+    """
+    owner_side = side[found.speech]
+    place = np.concatenate([np.flatnonzero(~owner_side), np.flatnonzero(owner_side)])  # one side, then the other
+    speech, count, order = found.speech[place], found.count[place], found.order[place]
+    key = found.key[place] + owner_side[place] * (found.key.max(initial=0) + 1)
+    first = np.diff(key, prepend=-1) != 0
+    top = np.maximum.accumulate(np.where(first, np.arange(key.size), 0))
+    second = np.where(np.append(first[1:], True), 0, np.append(count[1:], 0))  # what others have of an owner's n-gram
+    matched = np.minimum(count, np.where(first, second, count[top]))
+    size = found.lengths.size
+    matches = np.bincount(speech * found.max_n + order, matched, size * found.max_n).reshape(size, found.max_n)
+    totals = np.maximum(found.lengths[:, None] - np.arange(found.max_n), 1)
+    scores = np.exp(np.log(np.where(matches > 0, matches, EPSILON) / totals).mean(axis=1))
+    scores *= _brevity(found.lengths, 2 * found.group + side)
+    return np.where((matches[:, 0] > 0) | np.isnan(scores), scores, 0.0)
+
+
+def _brevity(lengths: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """BLEU's penalty against the nearest length of another speech of the group (ties: the shorter); NaN for a lone one."""
+    members = np.lexsort((lengths, group))
+    own = lengths[members].astype(float)
+    same = np.diff(group[members]) == 0
+    below = np.where(np.append(False, same), np.append(np.nan, own[:-1]), -np.inf)
+    above = np.where(np.append(same, False), np.append(own[1:], np.nan), np.inf)
+    closest = np.where(own - below <= above - own, below, above)
+    penalty = np.full(lengths.size, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        penalty[members] = np.where(np.isinf(closest), np.nan, np.exp(np.minimum(0.0, 1 - closest / own)))
+    return penalty
+
+
+def _swap_prompts(
+    speeches: pd.DataFrame, labels: pd.Series, max_n: int, draws: int, rng: np.random.Generator
+) -> tuple[float, np.ndarray]:
+    """Values computed anew among the speeches at hand; the two types of a prompt change places with probability 1/2."""
+    found = pool(speeches["generated_speech"].tolist(), pd.factorize(labels)[0], max_n)
+    tuned = (speeches["type"] == TUNED).to_numpy()
+    prompt = pd.factorize(speeches["prompt_id"])[0]
+    shared = (speeches.groupby(prompt)["type"].nunique() == 2).to_numpy()
+
+    def difference(side: np.ndarray) -> float:
+        values = self_bleu_of(found, side)
+        known = ~np.isnan(values)
+        sides = [values[known & mask] for mask in (side, ~side)]
+        return float(sides[0].mean() - sides[1].mean()) if all(s.size for s in sides) else float("nan")
+
+    null = np.empty(draws)
+    for draw in range(draws):
+        swap = (rng.random(shared.size) < 0.5) & shared
+        null[draw] = difference(tuned ^ swap[prompt])
+    return difference(tuned), null
+
+
+MIXED_COLUMNS = ["metric", "term", "estimate", "se", "statistic", "df", "df_error", "p", "ci_low", "ci_high"]
+MIXED_COLUMNS += ["n", "n_prompts", "n_effective", "sd_prompt", "sd_residual", "estimand", "converged", "note"]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Means of the cells, their robust covariance, sds between prompts and within one (pooled), effective number of prompts."""
+
+    beta: np.ndarray
+    covariance: np.ndarray
+    sd_prompt: float
+    sd_residual: float
+    n_effective: float
+    converged: bool
+    note: str
+
+
+def fit_cells(y: np.ndarray, x: np.ndarray, prompts: np.ndarray, weights: np.ndarray) -> Fit:
+    """y (n,), x (n, n_cells) of full rank, labels and weights of the prompts (n,); weights are the same within a prompt."""
+    import statsmodels.api as sm
+
+    root = np.sqrt(weights)  # statsmodels' own weights do not reach its correction for few prompts
+    sharing = sm.cov_struct.Exchangeable()
+    fit = sm.GEE(y * root, x * root[:, None], prompts, cov_struct=sharing).fit(cov_type="bias_reduced")
+    rho, each = float(sharing.dep_params), weights[np.unique(prompts, return_index=True)[1]]
+    note = "" if rho > 0 else "prompts share nothing: their variance is 0"
+    sds = np.sqrt(fit.scale * np.array([max(rho, 0.0), 1.0 - max(rho, 0.0)]))
+    effective = float(each.sum() ** 2 / (each**2).sum())
+    return Fit(np.asarray(fit.params), np.asarray(fit.cov_params()), *map(float, sds), effective, bool(fit.converged), note)
+
+
+def mixed_models(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS, estimand: str = "prompts") -> pd.DataFrame:
+    """MIXED_COLUMNS for each metric:
+    the effect of fine-tuning over all models (their plain mean), that of each model, and whether the
+    effects differ between models (`type x model`, no estimate).
+
+    `statistic` is t with `df_error` degrees of freedom, for `type x model` F with `df` and `df_error`; prompts weigh by the
+    `estimand`. A metric without spread, or without values in a cell of type and model, has one row of NaN and a note.
+    """
+    rows = scores[scores["type"].isin([BASELINE, TUNED])]
+    found = [row for metric in metrics for row in _one_metric(rows, metric, estimand)]
+    return pd.DataFrame(found, columns=MIXED_COLUMNS).assign(estimand=estimand)
+
+
+def _one_metric(rows: pd.DataFrame, metric: Metric, estimand: str) -> list[dict]:
+    known = rows[rows[metric.column].notna()]
+    models = list(dict.fromkeys(rows["model"]))
+    y = known[metric.column].to_numpy(float)
+    cells = [known["model"].eq(m) & known["type"].eq(t) for m in models for t in (BASELINE, TUNED)]
+    prompts = known.drop_duplicates("prompt_id").set_index("prompt_id", drop=False)
+    common = {"metric": metric.name, "n": y.size, "n_prompts": len(prompts)}
+    if len(prompts) < 3 or not all(cell.any() for cell in cells) or is_rounding(np.ptp(y), np.abs(y).max()):
+        return [common | {"term": "fine-tuned", "converged": False, "note": "too few values, or no spread"}]
+    shifts = np.array([_constant_shift(known[known["model"] == m], metric.column, np.abs(y).max()) for m in models])
+    effects = np.kron(np.eye(len(models)), [-1.0, 1.0])  # (models, cells): fine-tuned minus baseline of each model
+    terms = {"fine-tuned": effects.mean(axis=0)} | {f"fine-tuned: {m}": e for m, e in zip(models, effects, strict=True)}
+    terms = {"fine-tuned": effects[0]} if len(models) == 1 else terms
+    if not np.isnan(shifts).any():
+        common |= {"converged": False, "note": "the same difference in every prompt: nothing to test"}
+        return [common | {"term": term, "estimate": effect[1::2] @ shifts} for term, effect in terms.items()]
+    x = np.column_stack(cells).astype(float)
+    weights = pd.Series(estimand_weights(prompts, estimand, rows), index=prompts.index)
+    scale = y.std()
+    fit = fit_cells((y - y.mean()) / scale, x, known["prompt_id"].to_numpy(), known["prompt_id"].map(weights).to_numpy())
+    common |= {"sd_prompt": scale * fit.sd_prompt, "sd_residual": scale * fit.sd_residual}
+    common |= {"n_effective": fit.n_effective, "converged": fit.converged, "note": fit.note}
+    tested = [common | {"term": term} | _effect(contrast, fit, scale) for term, contrast in terms.items()]
+    for row, shift in zip(tested[1:], shifts, strict=False):
+        if not np.isnan(shift):
+            row |= dict.fromkeys(("se", "statistic", "df_error", "p", "ci_low", "ci_high"), np.nan)
+    if len(models) == 1:
+        return tested
+    joint = {} if np.sum(~np.isnan(shifts)) > 1 else _joint(effects[1:] - effects[0], fit)
+    return [*tested, common | {"term": "type x model"} | joint]
+
+
+def _constant_shift(rows: pd.DataFrame, column: str, size: float) -> float:
+    """The one difference, fine-tuned minus baseline, of all prompts that have both (numbers of that size); NaN if they differ."""
+    wide = rows.pivot_table(index="prompt_id", columns="type", values=column)
+    gaps = (wide[TUNED] - wide[BASELINE]).dropna().to_numpy(float)
+    return float(gaps.mean()) if gaps.size > 1 and is_rounding(np.ptp(gaps), size) else np.nan
+
+
+def _effect(contrast: np.ndarray, fit: Fit, scale: float) -> dict[str, float]:
+    from scipy import stats
+
+    estimate, se = scale * contrast @ fit.beta, scale * np.sqrt(max(contrast @ fit.covariance @ contrast, 0.0))
+    found = {"estimate": estimate, "se": se, "df": 1, "df_error": fit.n_effective - 1}
+    if not se > 0:
+        return found
+    reach, t = stats.t.ppf(0.975, fit.n_effective - 1) * se, estimate / se
+    p = float(2 * stats.t.sf(abs(t), fit.n_effective - 1))
+    return found | {"statistic": t, "p": p, "ci_low": estimate - reach, "ci_high": estimate + reach}
+
+
+def _joint(contrasts: np.ndarray, fit: Fit) -> dict[str, float]:
+    """Hotelling's T squared as F, prompts being the units."""
+    from scipy import stats
+
+    apart, n, q = contrasts @ fit.beta, fit.n_effective, len(contrasts)
+    if n <= q:
+        return {"df": q}
+    t2 = float(apart @ np.linalg.solve(contrasts @ fit.covariance @ contrasts.T, apart))
+    f = t2 * (n - q) / ((n - 1) * q)
+    return {"statistic": f, "df": q, "df_error": n - q, "p": float(stats.f.sf(f, q, n - q))}
+
+
+CONTEXTS = ("Party", "House", "Topic")
+CROSSED = "Party x House x Topic"
+
+
+ALL = "all"  # every generated set keeps the same prompts
+
+
+def composition(scores: pd.DataFrame, draws: int = 2000, seed: int = 42) -> pd.DataFrame:
+    """Prompts and kept prompts (`scores["compared"]`) by party, house, topic and all three crossed.
+
+    A prompt is kept by a generated set (model, type) that has a compared speech to it; members, who always spoke, do not decide.
+    Where all sets keep the same prompts there is one block of rows, `model` ALL, else one a set.
+
+    Columns: model, type, by, group, prompts, kept, share_before, share_after, change; the same in all rows of a block and `by`: chi2
+    of kept against group, df, and p from `draws` permutations of which prompts stay (groups are too small for the table's
+    chi-square).
+    """
+    prompts = scores.groupby("prompt_id")[list(CONTEXTS)].first()
+    prompts[CROSSED] = prompts[list(CONTEXTS)].astype(str).agg(" / ".join, axis=1)
+    answered = generated(scores).groupby(["prompt_id", *SET], sort=False)["compared"].any().unstack(SET)
+    kept = answered.reindex(prompts.index).eq(True)
+    if kept.eq(kept.iloc[:, 0], axis=0).all(axis=None):
+        kept = kept.iloc[:, :1].set_axis(pd.MultiIndex.from_tuples([(ALL, "generated")]), axis=1)
+    parts = [
+        _mix(prompts[by].astype(str), kept[name].to_numpy(bool), draws, seed).assign(model=name[0], type=name[1], by=by)
+        for name in kept
+        for by in (*CONTEXTS, CROSSED)
+    ]
+    columns = [
+        "model",
+        "type",
+        "by",
+        "group",
+        "prompts",
+        "kept",
+        "share_before",
+        "share_after",
+        "change",
+        "chi2",
+        "df",
+        "p",
+    ]
+    return pd.concat(parts, ignore_index=True)[columns]
+
+
+def _mix(groups: pd.Series, kept: np.ndarray, draws: int, seed: int) -> pd.DataFrame:
+    """Prompts and kept ones (n_prompts,) by group, and whether every prompt was as likely to stay."""
+    part = pd.DataFrame({"group": groups.to_numpy(), "kept": kept}).groupby("group")["kept"]
+    part = part.agg(prompts="size", kept="sum").reset_index()
+    part["share_before"] = part["prompts"] / len(groups)
+    part["share_after"] = part["kept"] / kept.sum() if kept.any() else np.nan
+    part["change"] = part["share_after"] - part["share_before"]
+    chi2, p = _chi2_test(pd.factorize(groups)[0], kept, draws, seed)
+    return part.assign(chi2=chi2, df=len(part) - 1, p=p)
+
+
+def _chi2_test(groups: np.ndarray, kept: np.ndarray, draws: int, seed: int) -> tuple[float, float]:
+    """Chi-square of a groups x (kept, dropped) table and its permutation p; NaN where all stay, none stays or one group is."""
+    sizes, share = np.bincount(groups), kept.mean()
+    if share in (0.0, 1.0) or sizes.size < 2:
+        return float("nan"), float("nan")
+    expected = sizes * share
+
+    def chi2(stay: np.ndarray) -> np.ndarray:  # kept prompts by group (..., n_groups)
+        off = stay - expected
+        return (off**2 / expected + off**2 / (sizes - expected)).sum(axis=-1)
+
+    observed = float(chi2(np.bincount(groups[kept], minlength=sizes.size)))
+    rng = np.random.default_rng(seed)  # counts of a random choice of so many prompts, without naming them
+    null = chi2(rng.multivariate_hypergeometric(sizes, int(kept.sum()), size=draws, method="marginals"))
+    return observed, float((1 + (null >= observed - 1e-9).sum()) / (1 + draws))
+
+
+def worst_case(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS) -> pd.DataFrame:
+    """Bounds of fine-tuned minus baseline over *all* prompts, for each model and metric.
+
+    A missing value may be anything between the metric's ends (PPL: the run's smallest and largest). Self-BLEU's values are those
+    among the compared speeches; more speeches would raise them. Columns: n_prompts (those
+    for which the metric is defined for anybody), n_pairs, difference (of the pairs), lowest, highest, sign_certain.
+    """
+    rows = []
+    for metric in metrics:
+        values = scores.groupby(["model", "type", "prompt_id"])[metric.column].mean().astype(float)
+        defined = values.dropna().index.get_level_values("prompt_id").unique()
+        low, high = _ends(values.to_numpy(), metric)
+        for model in dict.fromkeys(generated(scores)["model"]):
+            sides = [values.get(model, {}).get(kind, pd.Series(dtype=float)).reindex(defined) for kind in (BASELINE, TUNED)]
+            rows.append({"model": model, "metric": metric.name} | _bounds(*(s.to_numpy(float) for s in sides), low, high))
+    order = {model: i for i, model in enumerate(dict.fromkeys(scores["model"]))}
+    return pd.DataFrame(rows).sort_values("model", key=lambda m: m.map(order), kind="stable", ignore_index=True)
+
+
+def _ends(values: np.ndarray, metric: Metric) -> tuple[float, float]:
+    """The metric's range; where an end is open, the run's own smallest or largest value."""
+    known = values[~np.isnan(values)]
+    low, high = metric.range
+    edges = (known.min(), known.max()) if known.size else (np.nan, np.nan)
+    return (edges[0] if low is None or high is None else low), (edges[1] if high is None else high)
+
+
+def _bounds(base: np.ndarray, tuned: np.ndarray, low: float, high: float) -> dict:
+    pairs = tuned - base
+    known = ~np.isnan(pairs)
+    smallest = np.where(np.isnan(tuned), low, tuned) - np.where(np.isnan(base), high, base)
+    largest = np.where(np.isnan(tuned), high, tuned) - np.where(np.isnan(base), low, base)
+    size = np.abs([*tuned[~np.isnan(tuned)], *base[~np.isnan(base)]]).max(initial=0.0)
+    pairs, smallest, largest = (settled(side, size) for side in (pairs, smallest, largest))
+    lowest, highest = (float(side.mean()) if side.size else float("nan") for side in (smallest, largest))
+    return {
+        "n_prompts": base.size,
+        "n_pairs": int(known.sum()),
+        "difference": float(pairs[known].mean()) if known.any() else float("nan"),
+        "lowest": lowest,
+        "highest": highest,
+        "sign_certain": bool(lowest > 0 or highest < 0),
+    }
+
+
+MIN_FREEDOM = 5  # degrees of freedom; below, no slope is shown
+NOISE = 3  # decimals: what lies below is a processor's rounding, not an opinion
+
+
+def correlations(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS) -> pd.DataFrame:
+    """Spearman's rho between all metrics within each generated set, its plain mean over sets: first, second, rho, n, sets.
+
+    rho in [-1, 1], n speeches in all, of so many `sets` (`metrics.speeches.rank_correlations`).
+    """
+    tables = rank_correlations(generated(scores), [metric.column for metric in metrics])
+    return pd.DataFrame(
+        [
+            {"first": a.name, "second": b.name}
+            | dict(zip(("rho", "n", "sets"), (t.loc[a.column, b.column] for t in tables), strict=True))
+            for a in metrics
+            for b in metrics
+        ]
+    )
+
+
+def human_preference(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS, estimand: str = "prompts") -> pd.DataFrame:
+    """P(a human speech scores better than a generated one to the same prompt), ties half.
+
+    0.5 means that the metric cannot tell them apart. Columns: metric, preference, low and high (95 %, pairs of a prompt may depend
+    on one another; NaN where all pairs say the same), n, n_effective. Pairs weigh by the `estimand`.
+    """
+    human = scores[scores["type"] == HUMAN].drop_duplicates("prompt_id").set_index("prompt_id")
+    rows = generated(scores)
+    rows = rows[rows["prompt_id"].isin(human.index)]
+    wins = np.column_stack([_wins(human, rows, metric) for metric in metrics])  # (pairs, metrics)
+    found = []
+    for metric, won in zip(metrics, wins.T, strict=True):
+        known = rows[~np.isnan(won)]
+        weights = estimand_weights(known, estimand, scores)
+        test = cluster_t_test(won[~np.isnan(won)], known["prompt_id"].to_numpy(), weights)
+        ends = np.clip([test.low, test.high], 0, 1)
+        effective = weights.sum() ** 2 / (weights**2).sum() if len(known) else 0.0
+        found.append([metric.name, test.mean, *ends, len(known), effective])
+    return pd.DataFrame(found, columns=["metric", "preference", "low", "high", "n", "n_effective"])
+
+
+def _wins(human: pd.DataFrame, rows: pd.DataFrame, metric: Metric) -> np.ndarray:
+    """1 where the human speech is better, 0.5 for a tie, 0 where it is worse, NaN where a score is missing."""
+    sides = np.stack([human[metric.column].reindex(rows["prompt_id"]).to_numpy(float), rows[metric.column].to_numpy(float)])
+    gap = -np.diff(settled(sides), axis=0)[0]
+    return (np.sign(gap if metric.higher_is_better else -gap) + 1) / 2
+
+
+def ordinal_alpha(ratings: np.ndarray) -> float:
+    """Krippendorff's alpha for ordinal ratings (n_raters, n_items), at most 1; NaN with fewer than two values."""
+    import krippendorff
+
+    ratings = np.round(np.asarray(ratings, dtype=float), NOISE)
+    paired = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
+    if np.unique(paired[~np.isnan(paired)]).size < 2:
+        return float("nan")
+    return float(krippendorff.alpha(paired, level_of_measurement="ordinal"))
+
+
+def pair_agreement(first: np.ndarray, second: np.ndarray, points: int) -> dict[str, float]:
+    """Two raters over the same items (n_items,): `n`, `kappa` (quadratic, on whole points), `icc` (A,1), `tau` (Kendall's b).
+
+    NaN where undefined: fewer than three pairs, or (tau, ICC) no spread at all. A constant rater has kappa 0.
+    """
+    from scipy import stats
+
+    both = ~(np.isnan(first) | np.isnan(second))
+    first, second = (np.round(side[both].astype(float), NOISE) for side in (first, second))
+    if first.size < 3:
+        return {"n": int(first.size), "kappa": np.nan, "icc": np.nan, "tau": np.nan}
+    tau = stats.kendalltau(first, second).statistic
+    return {
+        "n": int(first.size),
+        "kappa": quadratic_kappa(first, second, points),
+        "icc": absolute_icc(np.stack([first, second])),
+        "tau": float(tau),
+    }
+
+
+def quadratic_kappa(first: np.ndarray, second: np.ndarray, points: int) -> float:
+    """Cohen's kappa with quadratic weights on 1 to `points`, halves rounded up; NaN where both raters are the same constant."""
+    from sklearn.metrics import cohen_kappa_score
+
+    whole = [np.floor(side + 0.5).astype(int) for side in (first, second)]
+    if len({*whole[0], *whole[1]}) < 2:
+        return float("nan")
+    return float(cohen_kappa_score(*whole, labels=range(1, points + 1), weights="quadratic"))
+
+
+def absolute_icc(ratings: np.ndarray) -> float:
+    """ICC(A,1) of complete ratings (n_raters, n_items): single ratings, absolute agreement; NaN without spread."""
+    import pingouin
+
+    if ratings.shape[1] < 3 or np.ptp(ratings) == 0:
+        return float("nan")
+    rater, item = np.indices(ratings.shape)
+    long = pd.DataFrame({"rater": rater.ravel(), "item": item.ravel(), "score": ratings.ravel()})
+    with np.errstate(divide="ignore", invalid="ignore"):  # other kinds of ICC in the same table are undefined earlier
+        table = pingouin.intraclass_corr(long, targets="item", raters="rater", ratings="score").set_index("Type")
+    return float(table.loc["ICC(A,1)", "ICC"])
+
+
+def bootstrap_items(
+    statistic: Callable[[np.ndarray], float],
+    ratings: np.ndarray,
+    draws: int = 500,
+    seed: int = 42,
+    clusters: Sequence | None = None,
+) -> tuple[float, float]:
+    """95 % interval of a statistic of ratings (n_raters, n_items), items drawn with replacement; NaN with fewer than three.
+
+    Where items were sampled by prompts, `clusters` (n_items,) names them, and whole prompts are drawn: what raters disagree about
+    may be the prompt, and its speeches then say the same. Percentiles are expanded for the number of clusters by Student's t
+    (Hesterberg 2015): plain ones are too narrow where there are few.
+    """
+    from scipy import stats
+
+    labels = np.arange(ratings.shape[1]) if clusters is None else np.asarray(clusters)
+    members = [np.flatnonzero(labels == label) for label in dict.fromkeys(labels.tolist())]
+    n = len(members)
+    if n < 3:
+        return float("nan"), float("nan")
+    chosen = np.random.default_rng(seed).integers(n, size=(draws, n))
+    values = np.array([statistic(ratings[:, np.concatenate([members[c] for c in drawn])]) for drawn in chosen])
+    values = values[~np.isnan(values)]
+    tail = 100 * stats.norm.cdf(np.sqrt(n / (n - 1)) * stats.t.ppf(0.025, n - 1))
+    return tuple(map(float, np.percentile(values, [tail, 100 - tail]))) if values.size else (float("nan"), float("nan"))
+
+
+def share_interval(wins: np.ndarray) -> tuple[float, float, float, int]:
+    """Share of pairs won (1, ties 0.5, lost 0; NaN left out), its 95 % Wilson interval and the number of pairs."""
+    from statsmodels.stats.proportion import proportion_confint
+
+    wins = wins[~np.isnan(wins)]
+    if not wins.size:
+        return float("nan"), float("nan"), float("nan"), 0
+    low, high = proportion_confint(wins.sum(), wins.size, method="wilson")
+    return float(wins.mean()), float(low), float(high), int(wins.size)
+
+
+def length_slope(frame: pd.DataFrame) -> tuple[float, float, float, int]:
+    """Points of `score` for 100 more words with set and prompt held fixed: slope, 95 % interval, n. NaN without freedom.
+
+    `frame` has `score, n_words, set` and `prompt_id`, or in its place `Party, Topic`. Each set has a level of its own, as it may
+    be longer and better than another for other reasons; so has each prompt, and with it party and topic. Ordinary least
+    squares within prompts, errors clustered by prompt.
+    """
+    import statsmodels.api as sm
+
+    data = frame.dropna(subset=["score", "n_words"]).astype({"score": float, "n_words": float})
+    nothing = (float("nan"), float("nan"), float("nan"), len(data))
+    if data.empty:
+        return nothing
+    prompts = "prompt_id" in data
+    context = data.groupby(["prompt_id"] if prompts else ["Party", "Topic"]).ngroup().to_numpy()
+    columns = pd.get_dummies(data["set"], drop_first=True, dtype=float)
+    columns.insert(0, "hundreds", data["n_words"] / 100)
+    columns.insert(0, "score", data["score"])
+    within = columns - columns.groupby(context).transform("mean")
+    y, x = within["score"].to_numpy(), within.drop(columns="score").to_numpy()
+    free = len(data) - len(np.unique(context)) - np.linalg.matrix_rank(x)
+    if free < MIN_FREEDOM or np.linalg.matrix_rank(x) == np.linalg.matrix_rank(x[:, 1:]):
+        return nothing
+    errors = {"groups": context if prompts else np.arange(len(data))}
+    fit = sm.OLS(y, x).fit(cov_type="cluster", cov_kwds=errors, use_t=True)
+    low, high = fit.conf_int()[0]
+    return float(fit.params[0]), float(low), float(high), len(data)
+
+
+ORDERS = (5, 8, 13)  # words; 13 is a usual mark of contamination, 5 still meets set phrases
+CHUNK = 20_000  # training speeches held at a time
+MEMORISATION_COLUMNS = ["n_words", "longest_run", *(f"overlap_{n}" for n in ORDERS), "longest_passage"]
+
+
+def memorised(texts: Sequence[str | None], training: Sequence[str]) -> pd.DataFrame:
+    """MEMORISATION_COLUMNS for each text:
+    words; words of the longest run that a training speech has word for word, and that run; share of the
+    text's n-grams that a training speech has, in [0, 1], NaN for a text shorter than n. Case is folded, marks count as words.
+    """
+    corpus = encode(texts)
+    runs = np.zeros(corpus.codes.size, dtype=np.int64)  # longest match that starts at each word
+    for first in range(0, len(training), CHUNK):
+        runs = np.maximum(runs, _runs(corpus, encode(training[first : first + CHUNK])))
+    pieces = np.split(runs, np.cumsum(corpus.lengths)[:-1])
+    return pd.DataFrame([_one_text(*pair) for pair in zip(pieces, corpus.words, strict=True)], columns=MEMORISATION_COLUMNS)
+
+
+def _runs(texts: Encoded, training: Encoded) -> np.ndarray:
+    """Words of the longest run from each position of `texts` that occurs in `training`, shape (n_words,)."""
+    found = np.zeros(texts.codes.size, dtype=np.int64)
+    here, there = np.arange(texts.codes.size), np.arange(training.codes.size)
+    mine, theirs, n = texts.codes, training.codes, 1
+    while here.size and there.size:
+        shared = _among(mine, theirs)
+        found[here[shared]] = n
+        both = _among(theirs, mine[shared])
+        mine, here = longer(mine[shared], here[shared], n, texts)
+        theirs, there = longer(theirs[both], there[both], n, training)
+        n += 1
+    return found
+
+
+def _among(values: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Which of `values` are among `others`; for millions of numbers faster than `np.isin`."""
+    known = np.sort(others)
+    if not known.size:
+        return np.zeros(values.size, dtype=bool)
+    return known[np.minimum(np.searchsorted(known, values), known.size - 1)] == values
+
+
+def _one_text(runs: np.ndarray, text: list[str]) -> list:
+    if not len(text):
+        return [0, 0, *[np.nan] * len(ORDERS), ""]
+    at = int(runs.argmax())
+    shares = [float((runs[: len(text) - n + 1] >= n).mean()) if len(text) >= n else np.nan for n in ORDERS]
+    return [len(text), int(runs[at]), *shares, " ".join(text[at : at + runs[at]])]
+
+
+def memorisation(scores: pd.DataFrame, training: Sequence[str]) -> pd.DataFrame:
+    """`memorised` for every row of a score frame that has a speech, with its prompt_id, variant, model and type."""
+    rows = scores[scores["generated_speech"].notna()].reset_index(drop=True)
+    found = memorised(rows["generated_speech"].tolist(), training)
+    return pd.concat([rows[["prompt_id", "variant", *SET]], found], axis=1)
+
+
+def memorisation_summary(found: pd.DataFrame) -> pd.DataFrame:
+    """One row a model and type, people too: n, median and longest run, mean overlaps, and against people: the share of
+    speeches above the people's 95th percentile (0.05 or less is no more than people do), Cliff's delta and Mann-Whitney p.
+    """
+    human = found.loc[found["type"] == HUMAN, "longest_run"].to_numpy(float)
+    bar = np.percentile(human, 95) if human.size else np.nan
+    return pd.DataFrame(
+        [
+            {"model": model, "type": kind, "n": len(part)}
+            | {"median_longest": part["longest_run"].median(), "max_longest": int(part["longest_run"].max())}
+            | {f"mean_overlap_{n}": part[f"overlap_{n}"].mean() for n in ORDERS}
+            | _against(part["longest_run"].to_numpy(float), human, bar, kind)
+            for (model, kind), part in found.groupby(SET, sort=False)
+        ]
+    )
+
+
+def _against(runs: np.ndarray, human: np.ndarray, bar: float, kind: str) -> dict[str, float]:
+    from scipy import stats
+
+    above = float((runs > bar).mean()) if human.size else np.nan
+    if kind == HUMAN or not human.size:
+        return {"above_human_95": above, "cliffs_delta": np.nan, "p": np.nan}
+    test = stats.mannwhitneyu(runs, human)
+    return {"above_human_95": above, "cliffs_delta": cliffs_delta(human, runs), "p": float(test.pvalue)}
+
+
+SPEECH = ["model", "type", "prompt_id", "variant"]
+NARROW = 0.05  # a spread below this share of the scale is next to a constant
+LENGTH = "points per 100 words, set and prompt fixed"
+# Shares of the scale for 100 words: a judge that surely pays more than the first rewards length, one that surely pays less than
+# the second does not (an equivalence bound); between them there are too few speeches to tell.
+PAYS, BLIND = 0.025, 0.1
+# check -> what a sound judge has
+SOUND = {
+    "mean score": "",
+    "standard deviation": "well above 0",
+    "different scores": "many",
+    "human minus models": "above 0",
+    LENGTH: "0",
+    f"{AGAIN}: standard deviation": "0",
+    f"{AGAIN}: alpha": "1",
+    f"{SHUFFLED}: largest change": "0",
+    f"{REVERSED}: Kendall's tau": "1",
+    f"{REVERSED}: change of the mean": "0",
+    "second judge: quadratic kappa": "1",
+    "second judge: ICC(A,1)": "1",
+    "second judge: Kendall's tau of the sets": "1",
+    **{f"above its control: {name}": "1" for name in CONTROLS},
+}
+
+
+def trust_measures(
+    frame: pd.DataFrame,
+    speeches: dict[tuple[str, str], list[Row]],
+    asked: pd.DataFrame,
+    second: pd.DataFrame,
+    points: int,
+    second_points: int,
+) -> pd.DataFrame:
+    """All checks in long form: `check, dimension, value, low, high, n`; low and high are a 95 % interval where there is one.
+
+    `frame` holds the run's judgements, `asked` and `second` the rows of `trust.jsonl` and `second_judge.jsonl`.
+    """
+    context = [{key: s[key] for key in [*SPEECH, "n_words", "Party", "Topic"]} for rows in speeches.values() for s in rows]
+    frame = frame.merge(pd.DataFrame(context, columns=[*SPEECH, "n_words", "Party", "Topic"]), on=SPEECH, how="left")
+    rows = []
+    for name in DIMENSIONS:
+        own, again, other = (part[part["dimension"] == name] for part in (frame, asked, second))
+        found = _spread(own) | _repeats(own, again, points) | _second(own, other, points, second_points)
+        found |= {f"above its control: {c}": _control(own, again, c) for c, ds in CONTROLS.items() if name in ds}
+        rows += [(check, name, *_filled(found[check])) for check in SOUND if check in found]
+    return pd.DataFrame(rows, columns=["check", "dimension", "value", "low", "high", "n"])
+
+
+def _filled(value: tuple) -> tuple:
+    """(value, low, high, n) of (value, n) or of all four."""
+    return value if len(value) == 4 else (value[0], np.nan, np.nan, value[1])
+
+
+def _spread(own: pd.DataFrame) -> dict[str, tuple]:
+    scores, human = own["score"].dropna(), own["type"] == "human"
+    n = len(scores)
+    return {
+        "mean score": (scores.mean(), n),
+        "standard deviation": (scores.std(), n),
+        "different scores": (float(scores.round(3).nunique()), n),
+        "human minus models": (own.loc[human, "score"].mean() - own.loc[~human, "score"].mean(), n),
+        LENGTH: length_slope(own.assign(set=own["model"] + "/" + own["type"])),
+    }
+
+
+def _both(own: pd.DataFrame, again: pd.DataFrame, check: str) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of the same speeches: the run's own, and under the check."""
+    pairs = own.merge(again[again["check"] == check], on=SPEECH, suffixes=("", "_again"))
+    pairs = pairs.dropna(subset=["score", "score_again"])
+    return pairs["score"].to_numpy(float), pairs["score_again"].to_numpy(float)
+
+
+def _repeats(own: pd.DataFrame, again: pd.DataFrame, points: int) -> dict[str, tuple]:
+    rounds = again[again["check"].str.startswith(AGAIN)].pivot_table(index=SPEECH, columns="check", values="score")
+    table = rounds.join(own.set_index(SPEECH)["score"], how="left").to_numpy(float)  # (n_speeches, rounds)
+    rated = (~np.isnan(table)).sum(axis=1) >= 2  # of one rating there is nothing to compare
+    spreads = np.nanstd(table[rated], axis=1, ddof=1)
+    first, mixed = _both(own, again, SHUFFLED)
+    straight, turned = _both(own, again, REVERSED)
+    turned = points + 1 - turned
+    return {
+        f"{AGAIN}: standard deviation": (_mean(spreads), spreads.size),
+        f"{AGAIN}: alpha": (ordinal_alpha(table.T) if table.size else np.nan, spreads.size),
+        f"{SHUFFLED}: largest change": (np.abs(first - mixed).max() if first.size else np.nan, first.size),
+        f"{REVERSED}: Kendall's tau": (pair_agreement(straight, turned, points)["tau"], straight.size),
+        f"{REVERSED}: change of the mean": (_mean(turned - straight), straight.size),
+    }
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if values.size else np.nan
+
+
+def _second(own: pd.DataFrame, other: pd.DataFrame, points: int, second_points: int) -> dict[str, tuple]:
+    """Agreement with the second judge, its scale stretched to the first's; tau over the sets' means on the same speeches."""
+    if other.empty:
+        return {}
+    pairs = own.merge(other, on=SPEECH, suffixes=("", "_other")).dropna(subset=["score", "score_other"])
+    pairs["score_other"] = 1 + (pairs["score_other"] - 1) * (points - 1) / (second_points - 1)
+    first, second = pairs["score"].to_numpy(float), pairs["score_other"].to_numpy(float)
+    means = pairs.groupby(["model", "type"])[["score", "score_other"]].mean().to_numpy()
+    return {
+        "second judge: quadratic kappa": (quadratic_kappa(first, second, points), len(pairs)),
+        "second judge: ICC(A,1)": (absolute_icc(np.stack([first, second])), len(pairs)),
+        "second judge: Kendall's tau of the sets": (pair_agreement(*means.T, points)["tau"], len(means)),
+    }
+
+
+def _control(own: pd.DataFrame, again: pd.DataFrame, control: str) -> tuple:
+    first, spoilt = _both(own, again, control)
+    return share_interval((np.sign(np.round(first - spoilt, 6)) + 1) / 2)
+
+
+def trust_display(measures: pd.DataFrame) -> pd.DataFrame:
+    """The checks as a table of text: one row a check, what a sound judge has, one column a dimension with its interval, n."""
+    rows = []
+    for check, group in measures.groupby("check", sort=False):
+        cells = {row.dimension: _cell(row) for row in group.itertuples()}
+        n = f"{group['n'].min()}" if group["n"].nunique() == 1 else f"{group['n'].min()}–{group['n'].max()}"
+        rows.append({"check": check, "sound judge": SOUND[check]} | {d: cells.get(d, "") for d in DIMENSIONS} | {"n": n})
+    return pd.DataFrame(rows)
+
+
+def _cell(row) -> str:
+    if np.isnan(row.value):
+        return "—"
+    text = f"{row.value:.0f}" if row.check == "different scores" else f"{row.value:.2f}"
+    return text if np.isnan(row.low) else f"{text} [{row.low:.2f}, {row.high:.2f}]"
+
+
+def verdicts(measures: pd.DataFrame, points: int) -> pd.DataFrame:
+    """One row a dimension: `dimension, passed, failed, undecided` (names of checks).
+
+    Undecided is what could not be measured, or only too coarsely to tell; it is not passed.
+    """
+    rows = []
+    for name in DIMENSIONS:
+        found = measures[measures["dimension"] == name].set_index("check")
+        tests = {check: _passes(check, found.loc[check], points) for check in found.index if _decides(check)}
+        if tests.get(ALPHA):  # a greedy judge repeats itself by construction: it counts against a judge only
+            del tests[ALPHA]
+        names = [[check for check, ok in tests.items() if ok is mark] for mark in (True, False, None)]
+        rows.append({"dimension": name} | {word: "; ".join(checks) for word, checks in zip(WORDS, names, strict=True)})
+    return pd.DataFrame(rows, columns=["dimension", *WORDS])
+
+
+WORDS = ("passed", "failed", "undecided")
+ALPHA = f"{AGAIN}: alpha"
+ENOUGH = dict.fromkeys((f"{REVERSED}: Kendall's tau", "second judge: ICC(A,1)", ALPHA), 0.5)
+
+
+def _decides(check: str) -> bool:
+    """Whether a check speaks for or against a judge; the others only describe."""
+    slope = check.startswith("points per 100 words")
+    return slope or check in ENOUGH or check == "standard deviation" or check.startswith("above its control")
+
+
+def _passes(check: str, row: pd.Series, points: int) -> bool | None:
+    """Whether the judge passes; None where that cannot be told."""
+    if np.isnan(row["value"]):
+        return None
+    if check.startswith("points per 100 words"):
+        return _blind_to_length(row["low"], row["high"], points)
+    if check.startswith("above its control"):
+        return bool(row["low"] > 0.5)
+    return bool(row["value"] >= (NARROW * (points - 1) if check == "standard deviation" else ENOUGH[check]))
+
+
+def _blind_to_length(low: float, high: float, points: int) -> bool | None:
+    pays, blind = (share * (points - 1) for share in (PAYS, BLIND))
+    if low > pays or high < -pays:
+        return False
+    return True if -blind < low and high < blind else None
