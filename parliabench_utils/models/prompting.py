@@ -3,7 +3,7 @@
 Notebooks 03 and 04 call the same functions, so that a tuned model meets in generation the tokens that it saw in training:
 system text, context block and instruction, in the chat format that the model's parameter file holds.
 
-    from parliabench_utils.models.loading import load_tokenizer, read_model_spec
+    from parliabench_utils.models.specs import load_tokenizer, read_model_spec
     spec = read_model_spec("smollm2-135m")
     print(render_prompt(spec, load_tokenizer(spec), row, purpose="generate", min_words=43, max_words=635))
 """
