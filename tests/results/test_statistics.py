@@ -153,12 +153,14 @@ def test_nobody_has_an_orientation(scores):
 
 def test_anova_is_scipys():
     rng = np.random.default_rng(1)
-    values, groups = pd.Series(rng.normal(size=30)), pd.Series(list("abc") * 10)
-    result = s.anova(values, groups)
+    values, groups = pd.Series(rng.normal(size=32)), pd.Series([*"abc"] * 10 + ["alone", None])
+    found = s.anova(values, groups)
     samples = [values[groups == g] for g in "abc"]
-    assert pytest.approx(stats.f_oneway(*samples).statistic) == result.F
-    assert result.eta2 == pytest.approx(result.F * 2 / (result.F * 2 + 27))
-    assert np.isnan(s.anova(values, pd.Series(["a"] * 30)).p)
+    assert (found["F"], found["p"]) == pytest.approx(stats.f_oneway(*samples))
+    assert (found["H"], found["kruskal_p"]) == pytest.approx(stats.kruskal(*samples))
+    assert found["eta2"] == pytest.approx(found["F"] * 2 / (found["F"] * 2 + 27))
+    assert [found[name] for name in ("n", "groups", "df_between", "df_within")] == [30, 3, 2, 27]
+    assert np.isnan(s.anova(values, pd.Series(["a"] * 32))["p"])
 
 
 def test_uneven_groups_are_beyond_chance_and_even_ones_are_not(scores):
