@@ -1,13 +1,4 @@
-"""Word n-grams of many texts as 64-bit numbers, so that millions of them are compared in seconds.
-
-Used by `memorisation` and `permutation` (notebook 08). A word's number comes from a hash of its letters and is the same in
-every run; an n-gram's number grows word by word. Two n-grams have the same number by chance once in about 10^19 pairs.
-
->>> corpus = encode(["My Lords, we agree.", None])
->>> corpus.lengths.tolist(), corpus.words[0][:2]
-([6, 0], ['my', 'lords'])
-
-Self-BLEU of the compared speeches, and whether fine-tuning changes it: a permutation test (notebook 08).
+"""Self-BLEU of the compared speeches, and whether fine-tuning changes it: a permutation test (notebook 08).
 
 A job's own Self-BLEU grows with the number of its valid speeches, so `compared_self_bleu` computes it again: as many speeches
 to the same prompts in every set. A t-test counts each of them as independent, which they are not, as they are each other's
@@ -57,60 +48,28 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from parliabench_utils.metrics.distinct import words
 from parliabench_utils.metrics.judge_prompts import DIMENSIONS
 from parliabench_utils.metrics.judge_trust import AGAIN, CONTROLS, REVERSED, SHUFFLED
-from parliabench_utils.metrics.self_bleu import EPSILON, GROUP_COLUMNS, comparable, pools
+from parliabench_utils.metrics.self_bleu import (
+    GROUP_COLUMNS,
+    Encoded,
+    comparable,
+    encode,
+    leave_one_out,
+    longer,
+    pools,
+    shared_ngrams,
+)
 from parliabench_utils.metrics.speeches import rank_correlations
 from parliabench_utils.metrics.table import METRICS, Metric, is_rounding, settled
 from parliabench_utils.results.scores import HUMAN, SET, cluster_t_test, estimand_weights, generated
 from parliabench_utils.results.statistics import BASELINE, TUNED, cliffs_delta
 from parliabench_utils.run.artefacts import Row
-
-BASE = np.uint64(0x9E3779B97F4A7C15 | 1)  # odd, so that no bit of a word's number is lost
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """Texts end to end: `codes` (n_words,) uint64, `ends` (n_words,) where the text of each word ends, `lengths` (n_texts,)."""
-
-    words: list[list[str]]
-    codes: np.ndarray
-    ends: np.ndarray
-    lengths: np.ndarray
-
-    @property
-    def starts(self) -> np.ndarray:
-        """Position of each text's first word, shape (n_texts,)."""
-        return np.cumsum(self.lengths) - self.lengths
-
-
-@lru_cache(maxsize=1_000_000)
-def _code(word: str) -> int:
-    return int.from_bytes(blake2b(word.encode(), digest_size=8).digest())
-
-
-def encode(texts: Sequence[str | None]) -> Encoded:
-    """The words of `texts` (None has none) as numbers."""
-    split = [words(text) for text in texts]
-    lengths = np.array([len(text) for text in split], dtype=np.int64)
-    codes = np.fromiter((_code(word) for text in split for word in text), dtype=np.uint64, count=int(lengths.sum()))
-    return Encoded(split, codes, np.repeat(np.cumsum(lengths), lengths), lengths)
-
-
-def longer(hashes: np.ndarray, positions: np.ndarray, n: int, corpus: Encoded) -> tuple[np.ndarray, np.ndarray]:
-    """The n-grams at `positions` with one more word: numbers and positions, those that would leave their text dropped."""
-    fits = positions + n < corpus.ends[positions]
-    kept = positions[fits]
-    return hashes[fits] * BASE + corpus.codes[kept + n], kept
-
 
 COLUMN = "Self-BLEU"
 JOB_COLUMN = "Self-BLEU of the job"  # notebook 05's
@@ -224,93 +183,17 @@ def _swap_groups(
     return float(difference(0.0, 0.0)), difference(moved_sums, moved_counts)
 
 
-@dataclass(frozen=True)
-class Pool:
-    """Speeches of one model in numbers: one entry for each n-gram of a speech that another speech of its group has too.
-
-    Entries are sorted by `key` (the n-gram in its group) and falling `count`; `order` is n - 1.
-    """
-
-    lengths: np.ndarray  # (n_speeches,) words
-    group: np.ndarray  # (n_speeches,)
-    key: np.ndarray
-    speech: np.ndarray
-    count: np.ndarray
-    order: np.ndarray
-    max_n: int
-
-
-def pool(texts: list[str], groups: np.ndarray, max_n: int) -> Pool:
-    """The shared n-grams of `texts`, n = 1 to `max_n`, within `groups` (whole numbers, one a text)."""
-    corpus = encode(texts)
-    owner = np.repeat(np.arange(len(texts)), corpus.lengths)
-    hashes, positions, parts, n_keys = corpus.codes, np.arange(corpus.codes.size), [], 0
-    for n in range(1, max_n + 1):
-        part = _entries(hashes, owner[positions], groups)
-        parts.append((part[0] + n_keys, *part[1:], np.full(part[0].size, n - 1)))
-        n_keys += int(part[0].max(initial=-1)) + 1
-        hashes, positions = longer(hashes, positions, n, corpus)
-    key, speech, count, order = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    place = np.lexsort((-count, key))
-    return Pool(corpus.lengths, groups, key[place], speech[place], count[place], order[place], max_n)
-
-
-def _entries(hashes: np.ndarray, owner: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(key, speech, count) of the n-grams of one order that at least two speeches of a group have."""
-    grams = np.unique(hashes, return_inverse=True)[1].astype(np.int64)
-    pairs, count = np.unique(grams * len(groups) + owner, return_counts=True)
-    gram, speech = np.divmod(pairs, len(groups))
-    _, key, spread = np.unique(gram * (groups.max(initial=0) + 1) + groups[speech], return_inverse=True, return_counts=True)
-    shared = spread[key] > 1
-    return key[shared], speech[shared], count[shared]
-
-
-def self_bleu_of(found: Pool, side: np.ndarray) -> np.ndarray:
-    """Self-BLEU of each speech among those of its group and `side` (True or False), shape (n_speeches,), NaN for a lone one.
-
-    The values of `metrics.self_bleu.self_bleu`, from arrays.
-    """
-    owner_side = side[found.speech]
-    place = np.concatenate([np.flatnonzero(~owner_side), np.flatnonzero(owner_side)])  # one side, then the other
-    speech, count, order = found.speech[place], found.count[place], found.order[place]
-    key = found.key[place] + owner_side[place] * (found.key.max(initial=0) + 1)
-    first = np.diff(key, prepend=-1) != 0
-    top = np.maximum.accumulate(np.where(first, np.arange(key.size), 0))
-    second = np.where(np.append(first[1:], True), 0, np.append(count[1:], 0))  # what others have of an owner's n-gram
-    matched = np.minimum(count, np.where(first, second, count[top]))
-    size = found.lengths.size
-    matches = np.bincount(speech * found.max_n + order, matched, size * found.max_n).reshape(size, found.max_n)
-    totals = np.maximum(found.lengths[:, None] - np.arange(found.max_n), 1)
-    scores = np.exp(np.log(np.where(matches > 0, matches, EPSILON) / totals).mean(axis=1))
-    scores *= _brevity(found.lengths, 2 * found.group + side)
-    return np.where((matches[:, 0] > 0) | np.isnan(scores), scores, 0.0)
-
-
-def _brevity(lengths: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """BLEU's penalty against the nearest length of another speech of the group (ties: the shorter); NaN for a lone one."""
-    members = np.lexsort((lengths, group))
-    own = lengths[members].astype(float)
-    same = np.diff(group[members]) == 0
-    below = np.where(np.append(False, same), np.append(np.nan, own[:-1]), -np.inf)
-    above = np.where(np.append(same, False), np.append(own[1:], np.nan), np.inf)
-    closest = np.where(own - below <= above - own, below, above)
-    penalty = np.full(lengths.size, np.nan)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        penalty[members] = np.where(np.isinf(closest), np.nan, np.exp(np.minimum(0.0, 1 - closest / own)))
-    return penalty
-
-
 def _swap_prompts(
     speeches: pd.DataFrame, labels: pd.Series, max_n: int, draws: int, rng: np.random.Generator
 ) -> tuple[float, np.ndarray]:
     """Values computed anew among the speeches at hand; the two types of a prompt change places with probability 1/2."""
-    found = pool(speeches["generated_speech"].tolist(), pd.factorize(labels)[0], max_n)
+    found = shared_ngrams(speeches["generated_speech"].tolist(), pd.factorize(labels)[0], max_n)
     tuned = (speeches["type"] == TUNED).to_numpy()
     prompt = pd.factorize(speeches["prompt_id"])[0]
     shared = (speeches.groupby(prompt)["type"].nunique() == 2).to_numpy()
 
     def difference(side: np.ndarray) -> float:
-        values = self_bleu_of(found, side)
+        values = leave_one_out(found, side)
         known = ~np.isnan(values)
         sides = [values[known & mask] for mask in (side, ~side)]
         return float(sides[0].mean() - sides[1].mean()) if all(s.size for s in sides) else float("nan")

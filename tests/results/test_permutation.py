@@ -1,18 +1,24 @@
-"""Self-BLEU from arrays is notebook 05's, and its permutation test finds what is there and nothing else."""
+"""The permutation test of Self-BLEU finds what is there and nothing else."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from parliabench_utils.metrics.self_bleu import comparable, pools, require_variants, self_bleu, signature
+from parliabench_utils.metrics.self_bleu import (
+    comparable,
+    leave_one_out,
+    pools,
+    require_variants,
+    self_bleu,
+    shared_ngrams,
+    signature,
+)
 from parliabench_utils.metrics.table import METRIC_BY_NAME
 from parliabench_utils.results.robustness import (
     JOB_COLUMN,
     PUBLISHED,
     compared_self_bleu,
-    pool,
     run_settings,
-    self_bleu_of,
     self_bleu_test,
     settings_of,
     with_permuted,
@@ -30,11 +36,11 @@ def texts(n: int, rng: np.random.Generator, words: np.ndarray = WORDS) -> list[s
 
 
 @pytest.mark.parametrize("max_n", [2, 4])
-def test_values_are_notebook_05s(max_n):
+def test_sides_of_a_group_are_groups_of_their_own(max_n):
     rng = np.random.default_rng(0)
     speeches, groups, side = texts(31, rng), rng.integers(0, 4, 31), rng.random(31) < 0.5
     groups[0], side[0] = 9, True  # alone
-    found = self_bleu_of(pool(speeches, groups, max_n), side)
+    found = leave_one_out(shared_ngrams(speeches, groups, max_n), side)
     wanted = self_bleu(speeches, [(int(g), bool(s)) for g, s in zip(groups, side, strict=True)], max_n)
     assert found == pytest.approx(wanted, abs=1e-12, nan_ok=True) and np.isnan(found[0])
 
