@@ -142,10 +142,7 @@ bounds[bounds["metric"].isin(["PPL", "Dist-N", "Party Align", "J_Coh"])].round(3
 # pools, many times, and the real difference is held against those; so is its interval.
 
 # %%
-from parliabench_utils.results.robustness import self_bleu_test, with_permuted
 
-permuted = self_bleu_test(rows, group, max_n, this_run.params.bootstrap_draws, this_run.params.seed)
-permuted
 
 # %% [markdown]
 # All comparisons, with an interval and three corrections. Whose mean is it? The estimand says: prompts as they were drawn, with small
@@ -153,7 +150,7 @@ permuted
 # dependence within what `bootstrap_cluster` names. *Better* knows the direction of a metric.
 
 # %%
-from parliabench_utils.results.statistics import compare
+from parliabench_utils.results.robustness import compare_permuted
 
 drawing = {
     "draws": this_run.params.bootstrap_draws,
@@ -161,7 +158,7 @@ drawing = {
     "cluster": this_run.params.bootstrap_cluster,
 }
 drawing |= {"estimand": this_run.params.estimand, "models": this_run.params.models}
-comparison = with_permuted(compare(rows, permuted=permuted.set_index("model")["p"], **drawing), permuted)
+comparison, permuted = compare_permuted(rows, group, max_n, **drawing)
 shown = ["n_pairs", "n_effective", "paired_difference", "ci_low", "ci_high", "paired_p_bonferroni", "paired_direction"]
 comparison[["model", "metric", *shown]].round(4)
 
@@ -220,10 +217,9 @@ table13.display.head(14)
 # The other rule for missing values keeps every speech; where the two tell different stories, selection is part of the result.
 
 # %%
-everything = compared_rows(scores.assign(compared=is_compared(scores, kept, "available"))).drop(columns="Self-BLEU")
-everything = compared_self_bleu(everything.rename(columns={JOB_COLUMN: "Self-BLEU"}), group, max_n)
-by_lot = self_bleu_test(everything, group, max_n, this_run.params.bootstrap_draws, this_run.params.seed)
-available = with_permuted(compare(everything, permuted=by_lot.set_index("model")["p"], **drawing), by_lot)
+everything = scores.assign(compared=is_compared(scores, kept, "available"))
+everything = compared_rows(compared_self_bleu(everything, group, max_n))
+available, _ = compare_permuted(everything, group, max_n, **drawing)
 both = comparison.merge(available, on=["model", "metric"], suffixes=("", "_available"))
 both[["model", "metric", "n_pairs", "paired_difference", "n_pairs_available", "paired_difference_available"]].round(4)
 

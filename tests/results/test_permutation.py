@@ -17,11 +17,11 @@ from parliabench_utils.metrics.table import METRIC_BY_NAME
 from parliabench_utils.results.robustness import (
     JOB_COLUMN,
     PUBLISHED,
+    compare_permuted,
     compared_self_bleu,
     run_settings,
     self_bleu_test,
     settings_of,
-    with_permuted,
 )
 from parliabench_utils.results.scores import cell_means
 from parliabench_utils.results.statistics import compare
@@ -121,8 +121,8 @@ def test_equal_text_of_40_and_120_speeches_does_not_differ():
     naive = compare(rows[rows["p"] < 40], SELF_BLEU, draws=50).iloc[0]
     assert abs(naive["cohens_d"]) > 1  # what the jobs' own values say of the same prompts
     scores = compared_self_bleu(rows, "model")
-    test = self_bleu_test(scores, "model", draws=199, seed=1)
-    row = with_permuted(compare(scores, SELF_BLEU, draws=50, permuted=test.set_index("model")["p"]), test).iloc[0]
+    found, test = compare_permuted(scores, "model", draws=199, seed=1, metrics=SELF_BLEU)
+    row = found.iloc[0]
     assert row["n_baseline"] == row["n_fine_tuned"] == row["n_pairs"] == 40
     assert abs(row["cohens_d"]) < 0.5 and row["permutation_p"] > 0.05 and row["ci_low"] < 0 < row["ci_high"]
     assert row["difference"] == pytest.approx(test["difference"].iloc[0]) and np.isnan(row["wilcoxon_p"])
