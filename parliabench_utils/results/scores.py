@@ -31,6 +31,7 @@ ESTIMANDS = {
     "corpus": "Estimand “corpus”: each party, House and kind of prompt counts as in the test set.",
     "parties": "Estimand “parties”: each party counts the same.",
 }
+RULES = {"complete": "Only prompts that all models answered and that are fully rated.", "available": "All speeches."}
 PROMPT_COLUMNS = [
     *("prompt_id", "context_id", "kind", "instruction", "Party", "Topic", "Political Orientation", "Section", "House"),
     *("weight", "speaker_id", "sitting_id", "date"),
@@ -116,11 +117,10 @@ def fully_rated_prompts(scores: pd.DataFrame) -> set[str]:
 
 def is_compared(scores: pd.DataFrame, kept: Iterable[str], missing: str) -> pd.Series:
     """Which rows the tables count, by the rule `missing`: "complete" (the paper's) or "available" (every row with a speech)."""
-    if missing == "complete":
-        return scores["prompt_id"].isin(set(kept) & fully_rated_prompts(scores))
-    if missing == "available":
-        return scores["generated_speech"].notna()
-    raise ValueError(f"missing={missing!r}: expected 'complete' or 'available'")
+    if missing not in RULES:
+        raise ValueError(f"missing={missing!r}: expected 'complete' or 'available'")
+    spoken = scores["generated_speech"].notna()
+    return spoken if missing == "available" else scores["prompt_id"].isin(set(kept) & fully_rated_prompts(scores))
 
 
 def compared_rows(scores: pd.DataFrame) -> pd.DataFrame:
@@ -303,8 +303,3 @@ def normalise(scores: pd.DataFrame, how: str = "run") -> pd.DataFrame:
         unit = (values - low) / spread
         scaled[metric.name] = unit if metric.higher_is_better else 1.0 - unit
     return pd.DataFrame(scaled, index=scores.index)
-
-
-def composite(normalised: pd.DataFrame) -> pd.Series:
-    """Plain mean of the normalised metrics of each speech, in [0, 1]; NaN only where all are missing."""
-    return normalised.mean(axis=1)

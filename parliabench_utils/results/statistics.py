@@ -22,19 +22,11 @@ from parliabench_utils.corpus.people import ORIENTATION_SCALE, UNKNOWN_ORIENTATI
 from parliabench_utils.metrics import alignment_tests
 from parliabench_utils.metrics.alignment import WIDEST
 from parliabench_utils.metrics.table import METRICS, Metric, is_rounding, settled
-from parliabench_utils.results.scores import (
-    HUMAN,
-    SET,
-    cluster_t_test,
-    composite,
-    estimand_weights,
-    normalise,
-    prompt_clusters,
-    summary,
-)
+from parliabench_utils.results.scores import HUMAN, SET, cluster_t_test, estimand_weights, normalise, prompt_clusters, summary
 
 BASELINE, TUNED = "baseline", "fine-tuned"
 ALPHA = 0.05
+CATEGORIES = tuple(dict.fromkeys(metric.category for metric in METRICS))
 CORRECTIONS = {"bonferroni": "bonferroni", "holm": "holm", "bh": "fdr_bh"}
 
 
@@ -215,6 +207,29 @@ def verdict(table: pd.DataFrame, test: str = "pooled", correction: str = "bonfer
     return marks.where(table[f"{side}p_{correction}"] < ALPHA, "")
 
 
+def category_changes(scores: pd.DataFrame, how: str, cluster: str = "prompt_id", estimand: str = "prompts") -> pd.DataFrame:
+    """Fine-tuned minus baseline by category of Table 1, paired by prompt (Figure 3): model, category, change, low, high (95 %), n
+    (prompts), n_effective, cluster, estimand.
+
+    The change is the mean over the category's metrics that both sides of a prompt have, each normalised to [0, 1] with 1 the
+    good end; the interval is that of `cluster_t_test`.
+    """
+    frame = pd.concat([scores[[*SET, "prompt_id"]], normalise(scores, how)], axis=1)
+    prompts, rows = prompt_clusters(scores, cluster), []
+    for model in dict.fromkeys(frame.loc[frame["type"] == TUNED, "model"]):
+        sides = [frame[(frame["model"] == model) & (frame["type"] == kind)] for kind in (BASELINE, TUNED)]
+        before, after = (side.drop(columns=SET).groupby("prompt_id").mean() for side in sides)
+        for category in CATEGORIES:
+            change = (after - before)[[m.name for m in METRICS if m.category == category]].mean(axis=1).dropna()
+            known = prompts.loc[change.index]
+            weights = estimand_weights(known, estimand, prompts)
+            test = cluster_t_test(change.to_numpy(), known["_cluster"].to_numpy(), weights, size=1.0)
+            row = {"model": model, "category": category, "change": test.mean, "low": test.low, "high": test.high, "n": len(change)}
+            row["n_effective"] = summary(change.to_numpy(), weights)[3]
+            rows.append(row | {"cluster": cluster, "estimand": estimand})
+    return pd.DataFrame(rows)
+
+
 DEFINITION = (
     "Our own definition (the paper gives none): difficulty = 1 - mean over models of the group's composite, the plain mean of the "
     "normalised metrics that all groups have; consistency = Eq. 4 over the models' composites."
@@ -232,6 +247,11 @@ def _shared(values: pd.DataFrame, keys: list[pd.Series]) -> list[str]:
     known = values.notna().groupby([k.to_numpy() for k in keys]).any()
     known = known[known.any(axis=1)]
     return list(known.columns[known.all()]) if len(known) else list(values)
+
+
+def composite(normalised: pd.DataFrame) -> pd.Series:
+    """Plain mean of the normalised metrics of each speech, in [0, 1]; NaN only where all are missing."""
+    return normalised.mean(axis=1)
 
 
 def speech_difficulty(scores: pd.DataFrame, how: str = "run", by: str = "Party") -> pd.Series:

@@ -6,10 +6,9 @@ import pytest
 
 from parliabench_utils.metrics.alignment_tests import anova as stratified_anova
 from parliabench_utils.metrics.table import METRIC_BY_NAME, is_rounding, settled
-from parliabench_utils.results.figures import category_changes
 from parliabench_utils.results.robustness import human_preference, worst_case
 from parliabench_utils.results.scores import cell_means, compared_rows, estimand_weights, normalise, summary
-from parliabench_utils.results.statistics import anova
+from parliabench_utils.results.statistics import anova, category_changes
 
 GRUEN = METRIC_BY_NAME["GRUEN"]
 
