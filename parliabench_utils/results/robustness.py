@@ -168,11 +168,10 @@ def mixed_models(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS, esti
     """score ~ type * model with what speeches to one prompt share, MIXED_COLUMNS for each metric: the effect of fine-tuning over
     all models (their plain mean), that of each model, and whether the effects differ between models (`type x model`, no estimate).
 
-    Generalised estimating equations (Liang and Zeger 1986): speeches to a prompt are exchangeable, as with a random intercept, and
-    errors are robust to unequal variances and any dependence within a prompt, corrected for few prompts (Mancl and DeRouen 2001).
-    (A random intercept with one residual variance has false positives to .20 where models differ in spread.) `statistic` is t with
-    `df_error` degrees of freedom, for `type x model` F with `df` and `df_error`; prompts weigh by the `estimand`. A metric without
-    spread, or without values in a cell of type and model, has one row of NaN and a note.
+    Generalised estimating equations (Liang and Zeger 1986): speeches to a prompt are exchangeable, errors robust to unequal variances
+    and any dependence within a prompt, corrected for few prompts (Mancl and DeRouen 2001); a random intercept with one residual
+    variance has false positives to .20 where models differ in spread. `statistic` is t with `df_error` degrees of freedom, or F with
+    `df` and `df_error`; prompts weigh by the `estimand`. One row of NaN and a note where there is no spread, or a cell has no value.
     """
     rows = scores[scores["type"].isin([BASELINE, TUNED])]
     found = [row for metric in metrics for row in _one_metric(rows, metric, estimand)]

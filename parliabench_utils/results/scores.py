@@ -10,9 +10,9 @@ meant is the *estimand* (ESTIMANDS).
 """
 
 import json
+from collections import namedtuple
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -219,22 +219,13 @@ def cell_means(
     return pd.DataFrame(rows, columns=[*keys, "metric", "mean", "sd", "n", "n_effective", "estimand"])
 
 
+ClusterTest = namedtuple("ClusterTest", "mean se df t p low high")  # p two-sided, low and high the 95 % interval; NaN: undefined
+
+
 def prompt_clusters(scores: pd.DataFrame, cluster: str) -> pd.DataFrame:
     """One row a prompt, by its id, with `_cluster`: the label of its `cluster`; a prompt without a speaker stands for itself."""
     prompts = scores.drop_duplicates("prompt_id").set_index("prompt_id", drop=False)
     return prompts.assign(_cluster=prompts[cluster].fillna(prompts["prompt_id"]))
-
-
-class ClusterTest(NamedTuple):
-    """A weighted mean, its standard error, degrees of freedom, t, two-sided p and 95 % interval; NaN where undefined."""
-
-    mean: float
-    se: float
-    df: float
-    t: float
-    p: float
-    low: float
-    high: float
 
 
 def cluster_t_test(
@@ -265,11 +256,11 @@ def cluster_t_test(
 
 
 def _robust_error(residual: np.ndarray, share: np.ndarray, variance: np.ndarray) -> tuple[float, float]:
-    """Standard error and degrees of freedom from sums of residuals by cluster, shares of the weight, and the variances of
-    those sums if values were independent (n_clusters,).
+    """Standard error and degrees of freedom; of each cluster (n_clusters,) the sum of residuals, the share of the weight, and the
+    variance of that sum if values were independent.
 
-    The sums minus `share` of their total have covariance diag(v) - s v' - v s' + V s s' (V the total variance), whose diagonal
-    is `expected`; the variance is a sum of factor * residual^2, its degrees of freedom 2 E^2 / Var.
+    The sums less `share` of their total have covariance diag(v) - s v' - v s' + V s s' (V the total variance), whose diagonal is
+    `expected`; the variance is a sum of factor * residual^2, its degrees of freedom 2 E^2 / Var.
     """
     total = variance.sum()
     expected = variance - 2 * share * variance + share**2 * total

@@ -11,9 +11,9 @@ the same prompts. What has no spread has no test: where all values, or all paire
 (100.0, nan)
 """
 
+from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,16 +30,12 @@ CATEGORIES = tuple(dict.fromkeys(metric.category for metric in METRICS))
 CORRECTIONS = {"bonferroni": "bonferroni", "holm": "holm", "bh": "fdr_bh"}
 
 
-class TTest(NamedTuple):
-    """t, two-sided p and Cohen's d, positive when the second mean is larger; NaN where undefined."""
-
-    t: float
-    p: float
-    d: float
+TTest = namedtuple("TTest", "t p d")
 
 
 def t_test_from_summary(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int) -> TTest:
-    """Pooled two-sample t-test from means and sds (ddof 1); d is the difference over the pooled sd (Table 13)."""
+    """Pooled two-sample t-test from means and sds (ddof 1): t, two-sided p and Cohen's d, the difference over the pooled sd (Table
+    13); positive when the second mean is larger, NaN where undefined."""
     from scipy import stats
 
     pooled = np.sqrt(((n1 - 1) * sd1**2 + (n2 - 1) * sd2**2) / (n1 + n2 - 2)) if min(n1, n2) > 1 else np.nan
@@ -84,12 +80,10 @@ def compare(
     `cohens_d`, `cliffs_delta`. Paired by prompt (variants averaged first): `n_pairs`, `n_effective` ((sum w)^2 / sum w^2),
     `n_clusters`, `paired_difference`, `ci_low`, `ci_high` (95 %), `paired_t`, `paired_df`, `paired_p`, `paired_d`, robust to
     dependence within `cluster` (prompt_id, context_id, speaker_id ...; `cluster_t_test`), and `wilcoxon_p` (`signed_rank_p`).
-    Each p has its corrected forms over `family`: all `models` (default: those with rows) x metrics that were planned, a test that
-    turned out undefined counting as p = 1. `direction` and `paired_direction` are better, worse or no change by the metric's good
-    end. No pairs give `n_pairs` 0 and NaN; no models an empty table.
-
-    `permuted` is the permutation p of Self-BLEU by model (`robustness.self_bleu_test`): it stands in `permutation_p` and takes
-    the place of that row's paired p in the corrections. `n_human` and `mean_human` are those of the human speeches.
+    `permutation_p`: Self-BLEU's, given by model as `permuted` (`robustness.self_bleu_test`); it is corrected in the paired one's
+    place. Each p has its corrected forms over `family`: all `models` (default: those with rows) x metrics that were planned, an
+    undefined test counting as p = 1. `direction` and `paired_direction` are better, worse or no change by the metric's good end.
+    No pairs give `n_pairs` 0 and NaN; no models an empty table.
     """
     if models is None:
         models = list(dict.fromkeys(scores.loc[scores["type"].isin([BASELINE, TUNED]), "model"]))
@@ -339,10 +333,9 @@ def stability_by_metric(scores: pd.DataFrame, how: str = "run", draws: int = 0, 
             means = block.groupby(groups).mean()
             found = _stabilities(means.to_numpy())
             chance, p = _by_chance(block.to_numpy(), groups.to_numpy(), found, draws, seed)
-            part = pd.DataFrame({"model": model, "type": kind, "context": context, "metric": list(values)})
-            part["stability"], part["n_groups"] = found, means.notna().sum().to_numpy()
-            part["n"], part["by_chance"], part["p_chance"] = block.notna().sum().to_numpy(), chance, p
-            rows.append(part)
+            part = {"model": model, "type": kind, "context": context, "metric": list(values), "stability": found}
+            part |= {"n_groups": means.notna().sum(), "n": block.notna().sum(), "by_chance": chance, "p_chance": p}
+            rows.append(pd.DataFrame(part))
     return pd.concat(rows, ignore_index=True)
 
 
