@@ -24,16 +24,8 @@ import pandas as pd
 
 from parliabench_utils.corpus.people import ORIENTATION_SCALE, UNKNOWN_ORIENTATION
 from parliabench_utils.metrics.table import METRIC_BY_NAME, METRICS
-from parliabench_utils.results.scores import (
-    ESTIMANDS,
-    HUMAN,
-    cell_means,
-    cluster_t_test,
-    estimand_weights,
-    normalise,
-    prompt_clusters,
-)
-from parliabench_utils.results.statistics import BASELINE, CONTEXTS, TUNED, left_out, verdict
+from parliabench_utils.results.scores import ESTIMANDS, HUMAN, cell_means
+from parliabench_utils.results.statistics import CATEGORIES, CONTEXTS, TUNED, left_out, verdict
 from parliabench_utils.results.tables import name_inputs, set_label, span
 from parliabench_utils.run.artefacts import whole_file, write_csv, write_json
 from parliabench_utils.run.stages import STAGES, jobs
@@ -359,31 +351,6 @@ def _years(axes: "Axes", dataset: pd.DataFrame) -> pd.DataFrame:
 
 
 UNITS = {"prompt_id": "prompts", "context_id": "contexts", "sitting_id": "sittings", "speaker_id": "speakers"}
-CATEGORIES = tuple(dict.fromkeys(metric.category for metric in METRICS))
-
-
-def category_changes(scores: pd.DataFrame, how: str, cluster: str = "prompt_id", estimand: str = "prompts") -> pd.DataFrame:
-    """Fine-tuned minus baseline by category, paired by prompt: model, category, change, low, high (95 %), n (prompts),
-    n_effective, cluster, estimand.
-
-    The change is the mean over the category's metrics that both sides of a prompt have, each normalised to [0, 1] with 1 the
-    good end; the interval is that of `cluster_t_test`.
-    """
-    frame = pd.concat([scores[["model", "type", "prompt_id"]], normalise(scores, how)], axis=1)
-    prompts = prompt_clusters(scores, cluster)
-    rows = []
-    for model in dict.fromkeys(frame.loc[frame["type"] == TUNED, "model"]):
-        sides = [frame[(frame["model"] == model) & (frame["type"] == kind)] for kind in (BASELINE, TUNED)]
-        before, after = (side.drop(columns=["model", "type"]).groupby("prompt_id").mean() for side in sides)
-        for category in CATEGORIES:
-            change = (after - before)[[m.name for m in METRICS if m.category == category]].mean(axis=1).dropna()
-            known = prompts.loc[change.index]
-            weights = estimand_weights(known, estimand, prompts)
-            test = cluster_t_test(change.to_numpy(), known["_cluster"].to_numpy(), weights, size=1.0)
-            found = {"change": test.mean, "low": test.low, "high": test.high, "n": len(change)}
-            found["n_effective"] = weights.sum() ** 2 / (weights**2).sum() if len(change) else 0.0
-            rows.append({"model": model, "category": category} | found | {"cluster": cluster, "estimand": estimand})
-    return pd.DataFrame(rows)
 
 
 def _estimand_of(data: pd.DataFrame) -> str:

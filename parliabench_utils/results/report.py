@@ -39,7 +39,7 @@ from parliabench_utils.results.figures import DPI
 from parliabench_utils.results.release import representative
 from parliabench_utils.results.scores import HUMAN, SET, SMALL_GROUP, generated, kept_prompts, read_judgements
 from parliabench_utils.results.statistics import verdict
-from parliabench_utils.results.tables import DASH, MARKS, Table, number, read_table, set_label, span
+from parliabench_utils.results.tables import DASH, MARKS, Table, model_names, number, read_table, set_label, span
 from parliabench_utils.run.artefacts import printable, read_csv, write_text
 from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.project import shown
@@ -433,15 +433,9 @@ NUMBERED = tuple(f"table{n:02d}" for n in range(1, 14))
 AUDIT = "paper_audit"
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("tablesort.min.js", "browser.js")
-HUMAN_NAME = "Human speeches"
 SCREEN_DPI = 125  # figures stand a little larger on the page than in print
 NUMBER = r"[<\[−+-]?\s?\d.*"
 HEADLINE_WIDTH, NAME_WIDTH = 11, 14  # characters
-
-
-def model_names(models: Sequence[str]) -> dict[str, str]:
-    """Printed names of the run's models, and of the human row."""
-    return {model: read_model_spec(model).display for model in models} | {HUMAN: HUMAN_NAME}
 
 
 def write_report(

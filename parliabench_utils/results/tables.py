@@ -31,11 +31,12 @@ from pathlib import Path
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
+from parliabench_utils.models.specs import read_model_spec
 from parliabench_utils.results.paper import PAPER_MODELS, PAPER_TABLES, published
 from parliabench_utils.results.robustness import ALL, CROSSED, ORDERS
 from parliabench_utils.results.scores import ESTIMANDS, HUMAN, SMALL_GROUP, cell_means
 from parliabench_utils.results.statistics import CONTEXTS, DEFINITION, left_out, verdict
-from parliabench_utils.run.artefacts import printable, read_csv, read_jsonl, write_csv, write_json, write_text
+from parliabench_utils.run.artefacts import printable, read_csv, read_jsonl, write_csv, write_json, write_parquet, write_text
 from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.project import project_root
 from parliabench_utils.run.record import file_hash, name_in_manifest
@@ -867,3 +868,26 @@ def _differences(table: Table, item: str, values: tuple[str, ...]) -> list[pd.Da
         )
         for value in values
     ]
+
+
+def model_names(models: Sequence[str]) -> Names:
+    """Printed names of the run's models, and of the human row."""
+    return {model: read_model_spec(model).display for model in models} | {HUMAN: "Human speeches"}
+
+
+def setup_tables(folder: Path, models: Sequence[str]) -> list[Table]:
+    """Tables 1 and 3 to 7 of the run in `folder`: metrics, corpus, topics, models and training settings."""
+    dataset, files = read_dataset(folder), dataset_files(folder)
+    models_table = table05([read_model_spec(model) for model in models], ())
+    return [table01(), table03(dataset, files), table04(dataset, files), models_table, *training_tables(folder)]
+
+
+def write_frames(folder: Path, frames: Mapping[str, pd.DataFrame]) -> None:
+    """Each frame under its file name: `.csv`, `.parquet`, or `.json` as a list of rows."""
+    writers = {
+        ".csv": write_csv,
+        ".parquet": write_parquet,
+        ".json": lambda path, frame: write_json(path, frame.to_dict("records")),
+    }
+    for name, frame in frames.items():
+        writers[Path(name).suffix](folder / name, frame)

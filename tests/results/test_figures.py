@@ -52,7 +52,7 @@ def score_drawings(rows: pd.DataFrame, names: dict[str, str], note: str) -> list
     parties, topics = (tables.alignment_by(rows, column, names, ()).data for column in ("Party", "Topic"))
     stable = s.stability_table(s.stability_by_metric(rows, draws=5))
     return [
-        f.fig3(f.category_changes(rows, "run"), names, note, ()),
+        f.fig3(s.category_changes(rows, "run"), names, note, ()),
         f.alignment_heatmap("fig4", "Parties", parties, "Party", note, ()),
         f.difficulty_bars("fig5", "Parties", s.difficulty(rows, "Party"), note, ()),
         f.alignment_heatmap("fig6", "Topics", topics, "Topic", note, ()),
