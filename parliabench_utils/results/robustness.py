@@ -50,23 +50,20 @@ MANY_GROUPS = 20  # 2^20 ways to change places
 PERMUTATION_COLUMNS = ["model", "difference", "ci_low", "ci_high", "p", "unit", "n_prompts", "n_groups", "draws"]
 
 
-def settings_of(signature: str) -> tuple[str, int]:
-    """(group, max_n) of a Self-BLEU signature of notebook 05; group is PUBLISHED where the values were read from elsewhere.
-
-    ValueError where it names none.
-    """
-    match = re.match(r"Self-BLEU-(\d+)\|group:(\w+)", signature)
-    if not match or match[2] not in bleu.GROUP_COLUMNS:
-        raise ValueError(f"no order and group in Self-BLEU's signature {signature!r}: run 05_text_metrics again")
-    return PUBLISHED if signature.endswith(f"|{PUBLISHED}") else match[2], int(match[1])
-
-
 def run_settings(folder: Path, sets: Iterable[tuple[str, str]]) -> tuple[str, int]:
-    """`settings_of` of a run's sets (model, type). ValueError where 05 scored them by different ones."""
+    """(group, max_n) by which notebook 05 took the Self-BLEU of `sets` (model, type); PUBLISHED where values come from elsewhere.
+
+    ValueError where a signature does not say, and where sets were scored by different settings.
+    """
     found: dict[tuple[str, int], str] = {}
     for model, kind in sets:
         path = folder / "05_text_metrics" / model / f"{kind}.signatures.json"
-        found.setdefault(settings_of(json.loads(path.read_text(encoding="utf-8"))[COLUMN]), f"{model}/{kind}")
+        signature = json.loads(path.read_text(encoding="utf-8"))[COLUMN]
+        match = re.match(r"Self-BLEU-(\d+)\|group:(\w+)", signature)
+        if not match or match[2] not in bleu.GROUP_COLUMNS:
+            raise ValueError(f"no order and group in Self-BLEU's signature {signature!r}: run 05_text_metrics again")
+        group = PUBLISHED if signature.endswith(f"|{PUBLISHED}") else match[2]
+        found.setdefault((group, int(match[1])), f"{model}/{kind}")
     if len(found) > 1:
         raise ValueError(f"05_text_metrics took Self-BLEU by different settings: {found}; run it again with one")
     return next(iter(found))

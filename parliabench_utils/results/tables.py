@@ -537,7 +537,7 @@ def training_tables(folder: Path) -> tuple[Table, Table]:
     paper = read_profile("03_finetune", "paper")
     manifests = sorted((folder / "manifests").glob("03_finetune*.json"))
     ours = json.loads(manifests[0].read_text(encoding="utf-8"))["parameters"] if manifests else dict.fromkeys(paper)
-    common = set(read_profile("01_ingest", "paper")) & set(read_profile("09_figures", "paper"))
+    common = set(read_profile("06_political_alignment", "paper")) & set(read_profile("07_judge", "paper"))  # with those of a job
     keys = [key for key in paper if key not in common]
     lora = [key for key in keys if key.startswith("lora")]
     rest = [key for key in keys if key not in lora]

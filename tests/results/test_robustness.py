@@ -1,5 +1,7 @@
 """The permutation test, one model of all speeches, who drops out, what is copied: each finds what is there and nothing else."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,7 +36,6 @@ from parliabench_utils.results.robustness import (
     mixed_models,
     run_settings,
     self_bleu_test,
-    settings_of,
     worst_case,
 )
 from parliabench_utils.results.scores import cell_means
@@ -97,13 +98,6 @@ def test_nothing_to_change_places_is_nan():
     rows = spoken(["a b c"], ["a b d"], ["c"])
     assert np.isnan(self_bleu_test(rows, draws=20)["p"].iloc[0])
     assert self_bleu_test(rows.iloc[:0]).empty
-
-
-def test_settings_come_from_the_signature():
-    assert settings_of(signature("context", 3)) == ("context", 3)
-    assert settings_of("Self-BLEU-4|group:prompt|published") == (PUBLISHED, 4)
-    with pytest.raises(ValueError, match="05_text_metrics"):
-        settings_of("PPL|model:x")
 
 
 def test_the_permutation_p_takes_the_place_of_the_paired_one():
@@ -200,11 +194,20 @@ def test_published_values_stay_as_they_are():
     assert row["difference"] > 0 and row["p"] < 0.05 and row["unit"] == "group" and row["n_prompts"] == 8
 
 
-def test_sets_that_were_scored_by_different_settings_are_refused(tmp_path):
+def test_settings_come_from_the_signatures_and_are_the_same(tmp_path):
     folder = write_run(tmp_path / "run")
     assert run_settings(folder, SETS) == ("model", 4)
-    other = folder / "05_text_metrics/human/human.signatures.json"
-    other.write_text('{"Self-BLEU": "Self-BLEU-3|group:context|refs:all-others"}', encoding="utf-8")
+    file = folder / "05_text_metrics/human/human.signatures.json"
+
+    def of_people(text: str) -> tuple[str, int]:
+        file.write_text(json.dumps({"Self-BLEU": text}), encoding="utf-8")
+        return run_settings(folder, [("human", "human")])
+
+    assert of_people("Self-BLEU-4|group:prompt|published") == (PUBLISHED, 4)
+    for text in ("PPL|model:x", "Self-BLEU-4|group:mood"):
+        with pytest.raises(ValueError, match="05_text_metrics"):
+            of_people(text)
+    assert of_people(signature("context", 3)) == ("context", 3)
     with pytest.raises(ValueError, match="human/human"):
         run_settings(folder, SETS)
 
