@@ -247,9 +247,8 @@ found.groupby("rank")["similarity"].describe()[["mean", "min", "max"]].round(3)
 # the prompt's party, no text that is empty, every utterance accounted for.
 
 # %%
-own = found.merge(
-    pd.DataFrame(prompts)[["prompt_id", "Party", "sitting_id", "speaker_id"]], on="prompt_id", suffixes=("", "_asked")
-)
+asked = pd.DataFrame(prompts)[["prompt_id", "Party", "sitting_id", "speaker_id"]]
+own = found.merge(asked, on="prompt_id", suffixes=("", "_asked"))
 checks = {
     "no speech in train and test": not set(train["speech_id"]) & set(test["speech_id"]),
     "prompts are test speeches": {prompt["speech_id"] for prompt in prompts} <= set(test["speech_id"]),
@@ -258,8 +257,10 @@ checks = {
     "no empty speech": bool((pd.concat([train, test])["Speech"].str.len() > 0).all()),
     "kept + dropped = read": len(kept) + len(dropped) == len(speeches),
 }
-assert all(checks.values()), checks
 pd.Series(checks, name="holds").to_frame()
+
+# %%
+assert all(checks.values()), checks
 
 # %% [markdown]
 # ## Writing
