@@ -108,8 +108,9 @@ print(masked_example(tokenizer, encode_example(spec, tokenizer, train_rows[0], p
 #
 # so that only $r\,(m + n)$ numbers a matrix are trained; QLoRA keeps $W$ in 4 bits.
 #
-# Counting first is cheaper than training on nothing. A row whose prompt fills all of `max_length` would bear no loss, and too many of them stop the notebook. `share_cut` is the share of speeches that are longer than the model may
-# read. Memory and time are estimates from the model's size, the latter only an order of magnitude.
+# Counting first is cheaper than training on nothing. A row whose prompt fills all of `max_length` would bear no loss, and too many of
+# them stop the notebook. `share_cut` is the share of speeches that are longer than the model may read. Memory and time are estimates
+# from the model's size, the latter only an order of magnitude.
 
 # %%
 from parliabench_utils.models.finetune import plan
