@@ -222,8 +222,7 @@ if this_run.writes_summary and p.second_judge:
 # count half). With so few speeches they are wide: an interval that reaches below 0.5 cannot tell the judge from a coin.
 
 # %%
-from parliabench_utils.metrics.judge_trust import checks_frame
-from parliabench_utils.results.robustness import trust_display, trust_measures, verdicts
+from parliabench_utils.metrics.judge_trust import checks_frame, trust_display, trust_measures, verdicts
 
 measures = trust_measures(scores, speeches, checks_frame(asked), checks_frame(others), p.points, p.second_points)
 trust = trust_display(measures)
@@ -239,7 +238,7 @@ trust.style.hide(axis="index")
 # not be measured.
 
 # %%
-from parliabench_utils.results.robustness import BLIND, PAYS, WORDS
+from parliabench_utils.metrics.judge_trust import BLIND, PAYS, WORDS
 
 scale = p.points - 1
 print(f"pays for length: more than {PAYS * scale:g} points for 100 words; blind to it: less than {BLIND * scale:g}\n")

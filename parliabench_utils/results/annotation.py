@@ -24,7 +24,7 @@ import pandas as pd
 
 from parliabench_utils.metrics.judge import speeches_of
 from parliabench_utils.metrics.judge_prompts import DIMENSIONS, JudgeSpec, read_judge_spec, rubric_lines
-from parliabench_utils.results.robustness import absolute_icc, bootstrap_items, ordinal_alpha, pair_agreement, quadratic_kappa
+from parliabench_utils.metrics.judge_trust import absolute_icc, bootstrap_items, ordinal_alpha, pair_agreement, quadratic_kappa
 from parliabench_utils.run.artefacts import (
     Row,
     csv_text,
