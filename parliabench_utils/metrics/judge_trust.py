@@ -1,7 +1,8 @@
 """How far a judge can be believed (notebook 07; the paper measures none of this).
 
 It is asked the same again, in another order, with a reversed rubric, about spoilt speeches; `trust_measures` turns the answers into
-numbers, which 07 writes as `summary/trust_measures.csv` and, to be read, `trust.csv`. Agreement serves `annotate` too, where people rate.
+numbers, which 07 writes as `summary/trust_measures.csv` and, to be read, `trust.csv`. Agreement serves `annotate` too, where people
+rate.
 
     groups = control_questions(human, human, spec, points=10, seed=42) + repeat_questions(sample, spec, points=10, rounds=3, seed=42)
     asked = ask_all(groups, engine, folder / "trust.jsonl", run_seed=42)
