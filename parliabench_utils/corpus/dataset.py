@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parliabench_utils.corpus.cleaning import plain_quotes, procedural_rule
-from parliabench_utils.corpus.overview import party_table
+from parliabench_utils.corpus.overview import by_paper_keys, party_table
 from parliabench_utils.corpus.people import PRESIDING, UK_HOUSES
 from parliabench_utils.corpus.tei import SEVERAL_SPEAKERS
 from parliabench_utils.models.specs import file_sha256
@@ -343,7 +343,9 @@ def write_card(
 
     made_with = [(key, value) for key, value in parameters.items() if key not in NOT_OF_THE_DATA]
     files = [(name, row_count(folder / name), file_sha256(folder / name)) for name in DATA_FILES]
-    parties = party_table(kept)
+    parties = party_table(by_paper_keys(kept))
+    years = zip(parties.pop("first_year"), parties.pop("last_year"), strict=True)
+    parties["active_period"] = [f"{a}" if a == b else f"{a}–{b}" for a, b in years]
     parts = [
         _HEADER,
         "# Parliamentary speeches in ParliaBench's format\n",
