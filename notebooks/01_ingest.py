@@ -44,15 +44,22 @@ p = this_run.params
 #
 # ParlaMint is TEI: one XML file a sitting, in it a `div` a debate, in it `u` elements, the utterances. `u/@who` points into a list of
 # persons, `u/@ana` holds the speaker's role and, from release 5.0 on, a topic. Headings and notes stand beside the utterances.
-# This is how the first debate begins:
+# The root file names the people, the parties and the sittings:
 
 # %%
-from parliabench_utils.corpus.overview import debate_xml
 from parliabench_utils.corpus.tei import open_corpus
 from parliabench_utils.run.project import corpus_folder
 
 folder = corpus_folder(p.corpus, p.data_root)
 source, _ = open_corpus(folder, stop=p.on_error == "stop")
+print(f"{source.title}, edition {source.edition}: {len(source.files):,} sittings, {len(source.people):,} people")
+
+# %% [markdown]
+# This is how the first debate begins, with long segments cut:
+
+# %%
+from parliabench_utils.corpus.overview import debate_xml
+
 print(debate_xml(source.files))
 
 # %% [markdown]
@@ -73,10 +80,14 @@ pd.set_option("display.max_colwidth", 200)
 speeches = read_corpus(folder, workers=p.workers, on_error=p.on_error)
 told = ("dropped", "unlisted", "not_listed", "moved")
 dropped, unlisted, not_listed, moved = (speeches.attrs.pop(key) for key in told)
-set_aside = [row["text"] for row in dropped if row["rule"] in ("unreadable file", "annotated file")]
-empty = len(dropped) - len(set_aside)
 print(f"{len(speeches):,} utterances, {speeches['sitting_id'].nunique():,} sittings, {speeches['n_words'].sum():,} words")
 speeches.groupby(["house", "kind"], dropna=False).agg(utterances=("speech_id", "size"), words=("n_words", "sum"))
+
+# %% [markdown]
+# `kind` tells speeches from the questions that they answer and from pure procedure; the rules come below. One row in full:
+
+# %%
+speeches[speeches["kind"] == "speech"].head(1).T
 
 # %% [markdown]
 # Nothing may be lost on the way. An utterance begins with the tag `<u>` and with nothing else, so counting tags in the files' bytes
@@ -85,17 +96,23 @@ speeches.groupby(["house", "kind"], dropna=False).agg(utterances=("speech_id", "
 # %%
 from parliabench_utils.corpus.overview import count_utterances
 
+set_aside = [row["text"] for row in dropped if row["rule"] in ("unreadable file", "annotated file")]
+empty = len(dropped) - len(set_aside)
 in_files = count_utterances(source.files)
 print(f"{in_files:,} <u> elements in {len(source.files):,} files; {len(speeches):,} rows, {empty} empty ones dropped")
 print(f"{len(set_aside)} file{'s' * (len(set_aside) != 1)} set aside", *set_aside, sep="\n  ")
+
+# %% [markdown]
+# Rows and empty utterances add up to the tags, less what stands in files set aside. A file that cannot be read stops this notebook
+# with its name and line; with `on_error="quarantine"` it is set aside and named here, in `dropped.csv` and in the manifest, and the
+# rest goes on without it. Three other things are no error but worth knowing:
+
+# %%
 print(f"{len(unlisted)} utterances by nobody whom the corpus lists", *unlisted[:5], sep="\n  ")
 print(f"{len(not_listed)} day files that the root does not list, not read", *not_listed[:5], sep="\n  ")
 print(f"{len(moved)} files that lie elsewhere than the root says, found by their names", *moved[:5], sep="\n  ")
 
 # %% [markdown]
-# A file that cannot be read stops this notebook with its name and line; with `on_error="quarantine"` it is set aside and named
-# here, in `dropped.csv` and in the manifest, and the rest goes on without it.
-#
 # Characters can be lost before us: where somebody could not read a byte, U+FFFD (�) stands in its place, and no rule brings back what
 # was there. Such utterances stay as they are; here they are counted and named.
 
@@ -106,18 +123,17 @@ lost = with_lost_characters(speeches)
 print(f"{'WARNING: ' if lost else ''}{len(lost)} utterances with a lost character (U+FFFD)", *lost[:20])
 
 # %% [markdown]
-# `kind` tells speeches from the questions that they answer and from pure procedure; the rules come below. One row in full:
-
-# %%
-speeches[speeches["kind"] == "speech"].head(1).T
-
-# %% [markdown]
 # ## A party at a date
 #
-# Members change party, parties split, old spells are left open when new ones start. The rule is short: of the spells in a party or
-# parliamentary group that hold on the day, both ends included, the one that started last wins; of several that started on the same
-# day, the one listed last. Whoever heads a group belongs to it, and beside a parliamentary group a party outside it does not count.
-# Where none holds the party is empty: a party of another time is never borrowed. The most travelled speaker of this corpus:
+# Members change party, parties split, old spells are left open when new ones start. The paper calls the remedy *temporal alignment*
+# (section 3.1, step 2) and gives no formula; ours is this. Of a speaker's spells $i$ in a party or parliamentary group, with first
+# day $f_i$ and last day $t_i$ (an open one is $-\infty$ or $+\infty$), the affiliation on day $d$ is
+#
+# $$ a(d) = \operatorname*{argmax}_{i \,:\, f_i \le d \le t_i} f_i $$
+#
+# and of several that began on the same day the one listed last. Whoever heads a group belongs to it, and beside a parliamentary
+# group a party outside it does not count. Where no spell holds the party is empty: one of another time is never borrowed. The most
+# travelled speaker of this corpus:
 
 # %%
 from parliabench_utils.corpus.overview import most_travelled, spells
@@ -125,6 +141,9 @@ from parliabench_utils.corpus.overview import most_travelled, spells
 person = most_travelled(source.people, speeches["speaker_id"])
 print(person.name)
 spells(person)
+
+# %% [markdown]
+# The answer can change only on a day on which a spell begins or ends. On each of them the rule says:
 
 # %%
 from parliabench_utils.corpus.people import explain_affiliation
@@ -135,8 +154,7 @@ for day in days:
     print(f"{day}  {affiliation.ref if affiliation else '(none)':<14} {n} candidate(s), rule: {rule}")
 
 # %% [markdown]
-# The days above are those on which a spell begins or ends, the only ones on which the answer can change. With two candidates an old
-# spell was still open, or ended on the day on which the next one began. How often each rule decided:
+# With two candidates an old spell was still open, or ended on the day on which the next one began. How often each rule decided:
 
 # %%
 by_rule = speeches.groupby(["affiliation_rule", "n_candidate_parties"]).agg(utterances=("speech_id", "size"))
@@ -151,10 +169,8 @@ by_rule.assign(share=(by_rule["utterances"] / len(speeches)).round(4))
 # values of release 4.0 are used, and this line says which it was. Where a parliamentary group states none, the party behind it does.
 
 # %%
-print(
-    "orientations from:",
-    {"corpus": "the corpus", "table": "the table of 4.0", "none": "nowhere"}[source.orientation_source],
-)
+origin = {"corpus": "the corpus", "table": "the table of 4.0", "none": "nowhere"}[source.orientation_source]
+print("orientations from:", origin)
 speeches.pivot_table(index=["party", "orientation"], columns="house", values="speech_id", aggfunc="count", fill_value=0)
 
 # %% [markdown]
@@ -182,7 +198,7 @@ questions_by_rule(speeches)
 # %%
 answers, prompts = speeches["answers"].str.len(), speeches["prompts"].str.len()
 print(f"{(prompts > 0).sum()} answers, {(answers > 1).sum()} of them to several questions (the most: {answers.max()}),")
-print(f"{((prompts > 0) & (answers == 0)).sum()} to questions that stand in notes alone. Ten answers with what was asked:")
+print(f"{((prompts > 0) & (answers == 0)).sum()} to questions that stand in notes alone. Some answers with what was asked:")
 questions_and_answers(speeches, 10, p.seed)
 
 # %% [markdown]
@@ -221,12 +237,15 @@ print(f"{len(suspects)} bracketed pieces left:", *suspects.unique()[:8])
 # %% [markdown]
 # ## What we have
 #
-# Three speeches, drawn at random, as the benchmark will see them:
+# Some speeches, drawn at random, as the benchmark will see them:
 
 # %%
 said = clean[clean["kind"] == "speech"]
 for row in said.sample(min(3, len(said)), random_state=p.seed).itertuples():
     print(f"{row.date:%d %B %Y}, {row.house}, {row.section}\n{row.speaker_name} ({row.party}): {row.text[:400]}\n")
+
+# %% [markdown]
+# Utterances go into one table, whatever was taken out into another:
 
 # %%
 from parliabench_utils.run.artefacts import write_csv, write_parquet

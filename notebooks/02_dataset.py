@@ -61,33 +61,37 @@ p = this_run.params
 # ## What is kept
 #
 # Questions stay only as prompts of their answers; procedure, speakers without a party and presiding officers go; so do the sections
-# that plan the House's own business, and speeches too short or too long. The threshold on affiliations comes last. Texts are
-# mended on the way: broken Unicode, and all quotation marks made plain. Some parliaments print no headings: a sitting without any is
-# one debate, whose section is its day.
+# that plan the House's own business, and speeches too short or too long: of $w$ words one stays if (section 3.1, step 3)
+#
+# $$ w_{\min} < w < w_{\max} $$
+#
+# The threshold on affiliations comes last and counts what the other rules leave. Texts are mended on the way: broken Unicode, and all
+# quotation marks made plain. Some parliaments print no headings: a sitting without any is one debate, whose section is its day.
 
 # %%
 import pandas as pd
 
-from parliabench_utils.corpus.cleaning import with_lost_characters
-from parliabench_utils.corpus.dataset import KeepRules, keep_speeches, without_headings
+from parliabench_utils.corpus.dataset import KeepRules, keep_speeches
 
 speeches = pd.read_parquet(this_run.stage_folder("01_ingest") / "speeches.parquet")
 rules = KeepRules(p.min_speeches, p.min_words, p.max_words, p.excluded_sections)
 kept, dropped = keep_speeches(speeches, rules)
 print(f"{len(speeches):,} utterances = {len(kept):,} kept + {len(dropped):,} dropped")
+dropped["rule"].value_counts().to_frame("utterances")
+
+# %% [markdown]
+# Each utterance is in exactly one of the two tables, and each dropped one has its reason. What is kept may still be odd: sittings
+# without headings, characters lost before us, texts that occur more than once. They are reported and stay: formulas of thanks are
+# part of how Parliament speaks.
+
+# %%
+from parliabench_utils.corpus.cleaning import with_lost_characters
+from parliabench_utils.corpus.dataset import repeated_texts, without_headings
+
 headless = speeches.loc[without_headings(speeches), "sitting_id"].nunique()
 print(f"{headless} of {speeches['sitting_id'].nunique()} sittings have no heading")
 lost = with_lost_characters(kept)
 print(f"{len(lost)} speeches kept with a lost character (U+FFFD)", *lost[:20])
-dropped["rule"].value_counts().to_frame("utterances")
-
-# %% [markdown]
-# Each utterance is in exactly one of the two tables, and each dropped one has its reason. Texts that occur more than once are
-# reported and stay: formulas of thanks are part of how Parliament speaks.
-
-# %%
-from parliabench_utils.corpus.dataset import repeated_texts
-
 repeated = repeated_texts(kept)
 print(f"{len(repeated)} texts occur more than once, in {repeated['times'].sum()} speeches")
 repeated.head(3)
@@ -95,10 +99,24 @@ repeated.head(3)
 # %% [markdown]
 # ## Topics
 #
-# The corpus names a CAP topic (from release 5.0 on); the benchmark speaks of the 21 EuroVoc domains. Table 4 maps 13 CAP categories
-# directly. For the rest, and for a corpus without topics, a classifier decides: the paper's KEVLAR where its service runs, any
-# sequence classifier with EuroVoc labels, or, offline, the domain whose written descriptions are nearest to the speech and its
-# debate's heading. Method and score are in every row.
+# The corpus names a CAP topic (from release 5.0 on), the benchmark speaks of EuroVoc's domains. Table 4 maps some directly:
+
+# %%
+from parliabench_utils.corpus.topics import CAP_TO_EUROVOC, EUROVOC_DOMAINS, UNREACHABLE
+
+mapped = sum(domain is not None for domain in CAP_TO_EUROVOC.values())
+print(f"{mapped} of {len(CAP_TO_EUROVOC)} CAP categories are mapped to a domain")
+print(f"{len(UNREACHABLE)} of {len(EUROVOC_DOMAINS)} domains are reached by no category")
+
+# %% [markdown]
+# For the rest, and for a corpus without topics, a classifier decides: the paper's KEVLAR where its service runs, any sequence
+# classifier with EuroVoc labels, or, offline, the domain $D$ whose written description is nearest to the speech $s$ and its debate's
+# heading $h$. The last is ours and takes the domain with the highest
+#
+# $$ \text{score}(s, h, D) = (1 - \lambda)\,\text{sim}(s, c_D) + \lambda\,\text{sim}(h, c_D) $$
+#
+# where $\text{sim}$ is the cosine of sentence embeddings as in section 4.1, $c_D$ the domain's description less what all domains
+# share, and $\lambda$ the heading's weight. Method and score are in every row.
 
 # %%
 from parliabench_utils.corpus.dataset import drop_without_topic
@@ -121,7 +139,7 @@ topic_table(by_paper_keys(kept))
 
 # %% [markdown]
 # How far can the classifier be trusted? Where there is a direct mapping we can ask it for its own opinion. Rows are what Table 4
-# says, columns what the classifier says, shades are shares of the row. Right of the line stand the eight domains that no direct
+# says, columns what the classifier says, shades are shares of the row. Right of the line stand the domains that no direct
 # mapping reaches: a speech on Brexit that the corpus files under International Affairs can never become European Union.
 
 # %%
@@ -134,7 +152,7 @@ print(f"{len(opinions):,} directly mapped speeches compared (none where the corp
 
 # %% [markdown]
 # Read both ways, this is how often the classifier finds the mapped domain, and what the direct mapping costs: `unreachable` is the
-# share of a category that the classifier would put into one of those eight. `classify_all` lets it. Many disagreements are real
+# share of a category that the classifier would put into one of them. `classify_all` lets it. Many disagreements are real
 # ambiguities (a debate on energy bills is Energy or Economics), others are its mistakes; the table cannot tell which.
 
 # %%
@@ -146,6 +164,8 @@ direct_cost(opinions).round(2)
 
 # %% [markdown]
 # ## The data set: Table 3 and Figure 2
+#
+# Section 3.2 gives size, period and lengths; where the corpus is the paper's own, its numbers stand beside ours.
 
 # %%
 from parliabench_utils.corpus.overview import dataset_numbers
@@ -153,10 +173,16 @@ from parliabench_utils.corpus.overview import dataset_numbers
 print(f"{kept['n_words'].sum():,} words in all")
 dataset_numbers(kept, speeches.attrs)
 
+# %% [markdown]
+# Table 3 as run, the largest affiliation first:
+
 # %%
 from parliabench_utils.corpus.overview import party_table
 
 party_table(by_paper_keys(kept))
+
+# %% [markdown]
+# Figure 2 as run:
 
 # %%
 import matplotlib.pyplot as plt
@@ -171,9 +197,19 @@ drawn = draw_dataset(by_paper_keys(kept), plt.figure(figsize=(11, 9), layout="co
 #
 # ## The split
 #
-# The paper splits single speeches at random. Neighbours in a debate then stand on both sides, and a model that has learnt the one
-# has an easier time with the other. The table shows which share of the test speeches has such a companion in training: a near-copy
-# (one training speech has at least the share `near_copy` of its runs of words), a speech of the same debate, speaker or day.
+# Section 5.2 splits single speeches at random. Whatever is kept whole (a speech, a debate, a speaker, a day), its groups
+# $g_1, g_2, \dots$ come in a shuffled order (days in their own), and of $N$ speeches those go into training for which
+#
+# $$ |g_1| + \dots + |g_k| \le \text{train\_share} \cdot N $$
+#
+# After a random split neighbours in a debate stand on both sides, and a model that has learnt the one has an easier time with the
+# other. How much of a test speech $t$ is in training word for word is the largest share of its runs of words $R(t)$ that one
+# training speech $s$ has too:
+#
+# $$ \text{copied}(t) = \max_{s \in \text{train}} \frac{|R(t) \cap R(s)|}{|R(t)|} $$
+#
+# A near-copy has at least the share `near_copy`. The table shows which share of the test speeches has such a companion in training,
+# or a speech of the same debate, speaker or day.
 
 # %%
 from parliabench_utils.corpus.dataset import every_split, leak_table
@@ -192,6 +228,9 @@ from parliabench_utils.corpus.dataset import closest_copies
 
 closest_copies(*divided["random"]).round(2)
 
+# %% [markdown]
+# From here on the split is the one that the parameters name, and speeches stand in the paper's format:
+
 # %%
 from parliabench_utils.corpus.dataset import to_records
 
@@ -202,10 +241,19 @@ train.iloc[0].to_frame("value")
 # %% [markdown]
 # ## The prompts
 #
-# A prompt is the context of a test speech, with the generic instruction (our wording) or the question that the speech answered.
-# Places are shared out over party and house like the test set, questions and generic prompts apart. A prompt is drawn only if its
-# context (party, topic and house; if need be party and topic; if need be party) has enough training speeches by other people in
-# other debates.
+# A prompt is the context of a test speech, with the generic instruction (our wording) or the question that the speech answered
+# (section 5.3). It is drawn only if its context (party, topic and house; if need be party and topic; if need be party) has enough
+# training speeches by other people in other debates. The paper samples the test set *stratified* and gives no formula. Here $n$
+# places are shared out over party and House, questions and generic prompts apart: a stratum with $N_c$ of $N$ test speeches gets
+#
+# $$ \left\lfloor n\,\frac{N_c}{N} \right\rfloor \;(+1 \text{ for the largest remainders}) $$
+#
+# and `min_per_party` lifts small parties. A weight undoes the lift: a prompt of party $p$ in cell $c$ (party, House, kind), in which
+# $n_c$ of all $n$ prompts were drawn weighs
+#
+# $$ w = \frac{n}{n_c} \cdot \frac{N_p}{\sum_{p'} N_{p'}} \cdot \frac{M_c}{\sum_{c' \in p} M_{c'}}, \qquad M_c = \max(N_c, n_c) $$
+#
+# with $p'$ and $c'$ running over what was drawn. The mean of all weights is 1.
 
 # %%
 from parliabench_utils.corpus.prompts import PromptRules, draw_prompts
@@ -217,8 +265,7 @@ pd.DataFrame(prompts)[["kind", "Party", "House", "Topic", "context_id", "weight"
 
 # %% [markdown]
 # A weight over 1 stands for an affiliation, House and kind with fewer prompts than its share of the test set, under 1 for one that
-# was lifted.
-# One prompt whole:
+# was lifted. One prompt whole:
 
 # %%
 next((prompt for prompt in prompts if prompt["kind"] == "question"), prompts[0])
@@ -226,8 +273,13 @@ next((prompt for prompt in prompts if prompt["kind"] == "question"), prompts[0])
 # %% [markdown]
 # ## The references
 #
-# BERTScore and MoverScore compare a generated speech with human ones of the same context. They are chosen once, for all models: the
-# training speeches nearest to the prompt's instruction and section, never from its own debate or by its own speaker.
+# BERTScore and MoverScore compare a generated speech with human ones of the same context (section 4.1). They are chosen once, for
+# all models: the training speeches $s$ nearest to the prompt's instruction and section $q$, never from its own debate or by its own
+# speaker, by
+#
+# $$ \text{sim}(q, s) = \frac{e_q \cdot e_s}{\lVert e_q \rVert\,\lVert e_s \rVert} $$
+#
+# with sentence embeddings $e$.
 
 # %%
 from parliabench_utils.corpus.prompts import Contexts, choose_references
@@ -236,6 +288,9 @@ references = choose_references(prompts, Contexts(train), sentences, p.n_referenc
 found = pd.DataFrame(references).merge(train[["speech_id", "Party", "Section", "Speech"]], on="speech_id")
 print(prompts[0]["Party"], "·", prompts[0]["Section"])
 found[found["prompt_id"] == prompts[0]["prompt_id"]][["rank", "similarity", "Party", "Section", "Speech"]]
+
+# %% [markdown]
+# How near the references are, by rank:
 
 # %%
 found.groupby("rank")["similarity"].describe()[["mean", "min", "max"]].round(3)
@@ -247,13 +302,12 @@ found.groupby("rank")["similarity"].describe()[["mean", "min", "max"]].round(3)
 # the prompt's party, no text that is empty, every utterance accounted for.
 
 # %%
-asked = pd.DataFrame(prompts)[["prompt_id", "Party", "sitting_id", "speaker_id"]]
-own = found.merge(asked, on="prompt_id", suffixes=("", "_asked"))
+asked = pd.DataFrame(prompts).set_index("prompt_id")
 checks = {
     "no speech in train and test": not set(train["speech_id"]) & set(test["speech_id"]),
-    "prompts are test speeches": {prompt["speech_id"] for prompt in prompts} <= set(test["speech_id"]),
+    "prompts are test speeches": set(asked["speech_id"]) <= set(test["speech_id"]),
     "references are training speeches": {row["speech_id"] for row in references} <= set(train["speech_id"]),
-    "references share the party": bool((own["Party"] == own["Party_asked"]).all()),
+    "references share the party": bool((found["Party"] == found["prompt_id"].map(asked["Party"])).all()),
     "no empty speech": bool((pd.concat([train, test])["Speech"].str.len() > 0).all()),
     "kept + dropped = read": len(kept) + len(dropped) == len(speeches),
 }
@@ -264,9 +318,10 @@ assert all(checks.values()), checks
 
 # %% [markdown]
 # ## Writing
+#
+# The data set, then the members' own speeches as if a model had given them, then the card.
 
 # %%
-from parliabench_utils.corpus.dataset import human_rows, write_card
 from parliabench_utils.run.artefacts import write_csv, write_jsonl
 
 out = this_run.stage_folder()
@@ -277,16 +332,21 @@ write_jsonl(out / "references.jsonl", references)
 write_csv(out / "dropped.csv", dropped)
 
 # %%
+from parliabench_utils.corpus.dataset import human_rows
+
 human = human_rows(prompts, dict(zip(test["speech_id"], test["Speech"], strict=True)), p.seed)
 write_jsonl(this_run.stage_folder("04_generate") / "human" / "human" / "shard-0.jsonl", human)
+
+# %%
+from parliabench_utils.corpus.dataset import write_card
+
 facts = {"training speeches": len(train), "test speeches": len(test), "words": int(kept["n_words"].sum())}
 facts |= {
     "texts that occur more than once": len(repeated),
     "speeches with a lost character (U+FFFD)": len(lost),
     "sittings without a heading": headless,
-    "prompts": len(prompts),
-    "question prompts": report["questions"],
 }
+facts |= {"prompts": len(prompts), "question prompts": report["questions"]}
 facts |= {f"utterances dropped: {rule}": int(n) for rule, n in dropped["rule"].value_counts().items()}
 write_card(out, kept, facts, p.model_dump(), speeches.attrs)
 

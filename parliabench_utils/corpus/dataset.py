@@ -1,22 +1,14 @@
-"""From utterances to the benchmark's data set: what is kept, the split, the paper's format (section 3; notebook 02).
+"""From utterances to the benchmark's data set: what is kept, the split and its leaks, the paper's format, the card (section 3, 5.2).
+
+Used by notebook 02, which shows all four splits: the paper splits single speeches at random and does not look for leaks.
 
 >>> kept, dropped = keep_speeches(speeches, KeepRules(min_words=8))               # doctest: +SKIP
 >>> train, test = split(kept, share=0.8, by="by-debate", seed=42)                 # doctest: +SKIP
-
-What a split lets through: test speeches with a near-copy, a neighbour in the debate or their own speaker in training.
-
-The paper splits single speeches at random and does not look (section 5.2); notebook 02 shows all four splits.
-
 >>> told = "I beg to ask the Minister how many buses run to the village on a Sunday"
 >>> copies(shingles([told + " in winter."]), shingles(["Order.", told + "?"]))[1].tolist()
 [1]
-
-The data set's card, `README.md`, written from the run's own files and counts (notebook 02).
-
->>> write_card(folder, kept, facts, parameters, speeches.attrs)      # doctest: +SKIP
 """
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parliabench_utils.corpus.cleaning import plain_quotes, procedural_rule
+from parliabench_utils.corpus.overview import by_paper_keys, party_table
 from parliabench_utils.corpus.people import PRESIDING, UK_HOUSES
 from parliabench_utils.corpus.tei import SEVERAL_SPEAKERS
+from parliabench_utils.models.specs import file_sha256
 from parliabench_utils.run.artefacts import markdown_table, markdown_text, write_text
 from parliabench_utils.run.record import row_count
 
@@ -34,12 +28,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from scipy.sparse import csr_matrix
 
-
 _UNUSUAL = re.compile("[^\x00-\x7f—–…£€½éèêáíóöüçñ]")
 SPLITS = ("random", "by-debate", "by-speaker", "by-date")
-PAPER_KEYS = ("Party", "Topic", "Political Orientation", "Section", "House", "Speech", "Prompts")
+RUN = 8  # words: shorter runs are the House's formulas ("I am grateful to my hon. Friend for")
+COLUMNS = 2**22  # runs are hashed to so many numbers: two runs of a pair of speeches hardly ever meet by chance
 
 
+# --- what is kept -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class KeepRules:
     """Thresholds of section 3.1 step 3: word counts are kept strictly between the two, parties from `min_speeches` on."""
@@ -66,13 +61,13 @@ def keep_speeches(speeches: "pd.DataFrame", rules: KeepRules) -> tuple["pd.DataF
     The first rule that fits gives the reason; the threshold on parties is applied last, to what the others leave. A sitting
     none of whose debates has a heading (Greece, Latvia, Turkey) is one debate: its section is `Sitting of <date>`.
     """
-    import pandas as pd
-
     if rules.min_words >= rules.max_words:
         raise ValueError(f"min_words {rules.min_words} must be below max_words {rules.max_words}")
+    days = "Sitting of " + speeches["date"].astype("string").str.slice(0, 10)
+    section = speeches["section"].astype(object).mask(without_headings(speeches), days.astype(object))
     frame = speeches.assign(
         text=speeches["text"].map(repair),
-        section=_sections(speeches).map(repair, na_action="ignore"),
+        section=section.map(repair, na_action="ignore"),
         prompts=[[repair(prompt) for prompt in prompts] for prompts in speeches["prompts"]],
     )
     frame["n_words"] = frame["text"].str.split().str.len()
@@ -80,24 +75,46 @@ def keep_speeches(speeches: "pd.DataFrame", rules: KeepRules) -> tuple["pd.DataF
     left = frame.loc[reason == "", "party_code"].value_counts()
     small = frame["party_code"].map(left).fillna(0) < rules.min_speeches
     reason = reason.mask((reason == "") & small, "party below min_speeches")
-    gone = reason != ""
-    dropped = pd.DataFrame({"id": frame["speech_id"], "rule": reason, "text": frame["text"]})[gone]
-    if gone.all():
-        counts = dropped["rule"].value_counts()
+    if (reason != "").all():
+        counts = reason.value_counts()
         shown = ", ".join(f"{rule} {n}" for rule, n in counts.items())
         remedy = _remedy(counts.index[0], rules, left, frame.loc[reason == counts.index[0], "n_words"])
         raise ValueError(f"no speech is left of {len(frame)} utterances ({shown}): most fell to {counts.index[0]!r}: {remedy}")
+    return _parted(frame, reason)
+
+
+def _parted(frame: "pd.DataFrame", reason: "pd.Series") -> tuple["pd.DataFrame", "pd.DataFrame"]:
+    import pandas as pd
+
+    gone = reason != ""
+    dropped = pd.DataFrame({"id": frame["speech_id"], "rule": reason, "text": frame["text"]})[gone]
     return frame[~gone].reset_index(drop=True), dropped.reset_index(drop=True)
 
 
-def without_headings(speeches: "pd.DataFrame") -> "pd.Series":
-    """Return for each row whether no debate of its sitting has a heading."""
-    return speeches["section"].isna().groupby(speeches["sitting_id"]).transform("all")
+def _reasons(frame: "pd.DataFrame", rules: KeepRules) -> "pd.Series":
+    """Return for each row the name of the first rule that drops it, `""` for none."""
+    import numpy as np
+    import pandas as pd
 
-
-def _sections(speeches: "pd.DataFrame") -> "pd.Series":
-    days = "Sitting of " + speeches["date"].astype("string").str.slice(0, 10)
-    return speeches["section"].astype(object).mask(without_headings(speeches), days.astype(object))
+    excluded = {name.casefold() for name in rules.excluded_sections}
+    kind = frame["kind"].replace({"urgent": "question"})
+    procedure = [
+        f"procedure: {procedural_rule(text, role) or 'empty'}" if kind == "procedural" else ""
+        for text, role, kind in zip(frame["text"], frame["role"], frame["kind"], strict=True)
+    ]
+    rows = [
+        (kind == "question", "question (kept as a prompt of its answer)"),
+        (kind == "procedural", pd.Series(procedure, index=frame.index)),
+        (frame.get("affiliation_rule", kind) == SEVERAL_SPEAKERS, SEVERAL_SPEAKERS),
+        (frame["party_code"].isna(), "affiliation unknown"),
+        (frame["party_code"].isin(PRESIDING) & frame["house"].isin(UK_HOUSES.values()), "presiding officer"),
+        (frame["section"].isna(), "no section"),
+        (frame["section"].astype("string").str.casefold().isin(excluded), "section excluded"),
+        (frame["n_words"] <= rules.min_words, "too short"),
+        (frame["n_words"] >= rules.max_words, "too long"),
+    ]
+    reason = np.select([mask.fillna(False).to_numpy(bool) for mask, _ in rows], [name for _, name in rows], default="")
+    return pd.Series(reason, index=frame.index)
 
 
 def _remedy(rule: str, rules: KeepRules, left: "pd.Series", n_words: "pd.Series") -> str:
@@ -117,13 +134,17 @@ def _remedy(rule: str, rules: KeepRules, left: "pd.Series", n_words: "pd.Series"
     return next(text for name, text in remedies.items() if rule.startswith(name))
 
 
+def without_headings(speeches: "pd.DataFrame") -> "pd.Series":
+    """Return for each row whether no debate of its sitting has a heading."""
+    return speeches["section"].isna().groupby(speeches["sitting_id"]).transform("all")
+
+
 def drop_without_topic(kept: "pd.DataFrame", dropped: "pd.DataFrame") -> tuple["pd.DataFrame", "pd.DataFrame"]:
     """Move speeches for which no topic was found from `kept` to `dropped`, so that counts still add up."""
     import pandas as pd
 
-    gone = kept["topic"].isna()
-    rows = pd.DataFrame({"id": kept["speech_id"], "rule": "no topic found", "text": kept["text"]})[gone]
-    return kept[~gone].reset_index(drop=True), pd.concat([dropped, rows], ignore_index=True)
+    kept, rows = _parted(kept, kept["topic"].isna().map({True: "no topic found", False: ""}))
+    return kept, pd.concat([dropped, rows], ignore_index=True)
 
 
 def repeated_texts(kept: "pd.DataFrame") -> "pd.DataFrame":
@@ -133,42 +154,18 @@ def repeated_texts(kept: "pd.DataFrame") -> "pd.DataFrame":
     return table[table["times"] > 1].sort_values("times", ascending=False, kind="stable").reset_index()
 
 
-def _reasons(frame: "pd.DataFrame", rules: KeepRules) -> "pd.Series":
-    """Return for each row the name of the first rule that drops it, `""` for none."""
-    import numpy as np
-    import pandas as pd
-
-    excluded = {name.casefold() for name in rules.excluded_sections}
-    kind = frame["kind"].replace({"urgent": "question"})
-    procedure = [
-        f"procedure: {procedural_rule(text, role) or 'empty'}" if kind == "procedural" else ""
-        for text, role, kind in zip(frame["text"], frame["role"], frame["kind"], strict=True)
-    ]
-    several = frame.get("affiliation_rule", kind) == SEVERAL_SPEAKERS
-    rows = [
-        (kind == "question", "question (kept as a prompt of its answer)"),
-        (kind == "procedural", pd.Series(procedure, index=frame.index)),
-        (several, SEVERAL_SPEAKERS),
-        (frame["party_code"].isna(), "affiliation unknown"),
-        (frame["party_code"].isin(PRESIDING) & frame["house"].isin(UK_HOUSES.values()), "presiding officer"),
-        (frame["section"].isna(), "no section"),
-        (frame["section"].astype("string").str.casefold().isin(excluded), "section excluded"),
-        (frame["n_words"] <= rules.min_words, "too short"),
-        (frame["n_words"] >= rules.max_words, "too long"),
-    ]
-    reason = np.select([mask.fillna(False).to_numpy(bool) for mask, _ in rows], [name for _, name in rows], default="")
-    return pd.Series(reason, index=frame.index)
-
-
+# --- the split and what it lets through -------------------------------------------------------------------------------
 def debate_id(sitting_id: str, section: str | None) -> str:
     """One debate: a section of a sitting. What has no heading (None, or a table's NaN) is one debate of its sitting."""
     return f"{sitting_id}/{section if isinstance(section, str) else ''}"
 
 
 def debate_of(frame: "pd.DataFrame") -> "pd.Series":
-    """Return each row's debate by `debate_id` (columns `sitting_id` and `section` or `Section`)."""
-    section = frame["section"] if "section" in frame else frame["Section"]
-    return frame["sitting_id"] + "/" + section.fillna("")
+    """Return each row's `debate_id` (columns `sitting_id` and `section` or `Section`)."""
+    import pandas as pd
+
+    section = frame["section" if "section" in frame else "Section"]
+    return pd.Series(list(map(debate_id, frame["sitting_id"], section)), index=frame.index, dtype=object)
 
 
 def split(kept: "pd.DataFrame", share: float, by: str, seed: int) -> tuple["pd.DataFrame", "pd.DataFrame"]:
@@ -177,24 +174,25 @@ def split(kept: "pd.DataFrame", share: float, by: str, seed: int) -> tuple["pd.D
     `random` is the paper's split of single speeches. The others keep a debate, a speaker or a day whole on one side; there the
     share is met as nearly as whole groups allow. `by-date` puts the latest days in test. ValueError where one side would be empty.
     """
+    import numpy as np
+
     if by not in SPLITS:
         raise ValueError(f"split {by!r}: expected one of {', '.join(SPLITS)}")
     if not 0 < share < 1:
         raise ValueError(f"train_share {share}: expected a number between 0 and 1")
-    groups = _groups(kept, by)
-    order = _group_order(groups, by, seed)
+    column = {"random": "speech_id", "by-speaker": "speaker_id", "by-date": "date"}
+    groups = debate_of(kept) if by == "by-debate" else kept[column[by]]
+    names = sorted(groups.unique())
+    order = names if by == "by-date" else [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
     sizes = groups.value_counts().reindex(order).cumsum()
     in_train = groups.isin(sizes.index[sizes <= round(share * len(kept))])
     if in_train.all() or not in_train.any():
-        raise ValueError(
-            f"split {by} into {share:.0%} and the rest: {len(order)} groups in {len(kept)} speeches cannot be parted so"
-        )
+        made_of = f"{len(order)} groups in {len(kept)} speeches"
+        raise ValueError(f"split {by} into {share:.0%} and the rest: {made_of} cannot be parted so")
     return kept[in_train].reset_index(drop=True), kept[~in_train].reset_index(drop=True)
 
 
-def every_split(
-    kept: "pd.DataFrame", share: float, seed: int
-) -> tuple[dict[str, tuple["pd.DataFrame", "pd.DataFrame"]], list[str]]:
+def every_split(kept: "pd.DataFrame", share: float, seed: int) -> tuple[dict[str, tuple], list[str]]:
     """Return (train, test) of each of `SPLITS` that can be made, and why the others cannot (a corpus of one day, say)."""
     divided, impossible = {}, []
     for by in SPLITS:
@@ -205,19 +203,66 @@ def every_split(
     return divided, impossible
 
 
-def _groups(kept: "pd.DataFrame", by: str) -> "pd.Series":
-    if by == "by-debate":
-        return debate_of(kept)
-    return kept[{"random": "speech_id", "by-speaker": "speaker_id", "by-date": "date"}[by]]
+def shingles(texts: Sequence[str], n: int = RUN) -> "csr_matrix":
+    """Return which runs of `n` words each text has, hashed: a sparse 0/1 matrix (n_texts, 2**22), case and marks ignored."""
+    import numpy as np
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    plain = {"norm": None, "alternate_sign": False, "dtype": np.float32}
+    return HashingVectorizer(ngram_range=(n, n), n_features=COLUMNS, token_pattern=r"\w+", binary=True, **plain).transform(texts)
 
 
-def _group_order(groups: "pd.Series", by: str, seed: int) -> list[Any]:
+def copies(test: "csr_matrix", train: "csr_matrix", block: int = 512) -> tuple["np.ndarray", "np.ndarray"]:
+    """Return for each test text the largest share of its runs that one training text has too, in [0, 1], and that text's row.
+
+    Both arrays have shape (n_test,). A text too short for a run has share 0, and the row means nothing where the share is 0.
+    """
     import numpy as np
 
-    names = sorted(groups.unique())
-    return names if by == "by-date" else [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
+    columns, sizes = train.T.tocsr(), np.maximum(test.getnnz(axis=1), 1)
+    shared = [test[start : start + block] @ columns for start in range(0, test.shape[0], block)]
+    most = [part.max(axis=1).toarray().ravel() for part in shared]
+    rows = [np.asarray(part.argmax(axis=1)).ravel() for part in shared]
+    return np.concatenate([*most, []]) / sizes, np.concatenate([*rows, []]).astype(int)
 
 
+def companions(train: "pd.DataFrame", test: "pd.DataFrame") -> "pd.DataFrame":
+    """Return for each test speech whether its debate, its speaker and its day are in training too."""
+    found = test[[]].assign(same_debate=debate_of(test).isin(debate_of(train)))
+    return found.assign(same_speaker=test["speaker_id"].isin(train["speaker_id"]), same_day=test["date"].isin(train["date"]))
+
+
+def leak_table(kept: "pd.DataFrame", divided: Mapping[str, tuple], near: float) -> "pd.DataFrame":
+    """Return a row a split of `kept`: sizes, and shares of the test speeches that have something of theirs in training.
+
+    `near_copy`: at least the share `near` of the speech's runs of eight words is in one training speech; `same_debate`,
+    `same_speaker`, `same_day` say it themselves; `copy_or_debate` is either of the first two.
+    """
+    import pandas as pd
+
+    runs = shingles(kept["text"].tolist())
+    place = pd.Series(range(len(kept)), index=kept["speech_id"])
+    table = {}
+    for by, (train, test) in divided.items():
+        share, _ = copies(runs[place[test["speech_id"]]], runs[place[train["speech_id"]]])
+        found = companions(train, test).assign(near_copy=share >= near)
+        found["copy_or_debate"] = found["near_copy"] | found["same_debate"]
+        order = ["near_copy", "same_debate", "copy_or_debate", "same_speaker", "same_day"]
+        table[by] = {"train": len(train), "test": len(test)} | found[order].mean().round(6).to_dict()
+    return pd.DataFrame(table).T.astype({"train": int, "test": int})
+
+
+def closest_copies(train: "pd.DataFrame", test: "pd.DataFrame", k: int = 3) -> "pd.DataFrame":
+    """Return the `k` test speeches most like a training speech word for word: share of their runs, both texts, both debates."""
+    share, rows = copies(shingles(test["text"].tolist()), shingles(train["text"].tolist()))
+    top = (-share).argsort(kind="stable")[:k]
+    found = test.iloc[top][["section", "text"]].add_prefix("test_").reset_index(drop=True).assign(share=share[top])
+    twins = train.iloc[rows[top]].reset_index(drop=True)
+    found = found.assign(training_section=twins["section"], training_text=twins["text"])
+    return found[found["share"] > 0]
+
+
+# --- the paper's format and the card ----------------------------------------------------------------------------------
 def to_records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
     """Return rows in the paper's format: its seven keys, then ours (ids, date, how the topic was found, length).
 
@@ -247,105 +292,17 @@ def to_records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
 
 def human_rows(prompts: list[dict], speeches: dict[str, str], seed: int) -> list[dict[str, Any]]:
     """Return the human row of each prompt in notebook 04's format: the speech that was really given."""
-    return [
-        {
-            "prompt_id": prompt["prompt_id"],
-            "variant": 0,
-            "model": "human",
-            "type": "human",
-            "generated_speech": speeches[prompt["speech_id"]],
-            "n_words": len(speeches[prompt["speech_id"]].split()),
-            "attempts": 0,
-            "rejections": [],
-            "seed": seed,
-            "finish_reason": "human",
-            "trimmed": False,
-            "seconds": 0,
-        }
-        for prompt in prompts
-    ]
-
-
-RUN = 8  # words: shorter runs are the House's formulas ("I am grateful to my hon. Friend for")
-COLUMNS = 2**22  # runs are hashed to so many numbers: two runs of a pair of speeches hardly ever meet by chance
-
-
-def shingles(texts: Sequence[str], n: int = RUN) -> "csr_matrix":
-    """Return which runs of `n` words each text has, hashed: a sparse 0/1 matrix (n_texts, 2**22), case and marks ignored."""
-    import numpy as np
-    from sklearn.feature_extraction.text import HashingVectorizer
-
-    vectorizer = HashingVectorizer(
-        ngram_range=(n, n),
-        n_features=COLUMNS,
-        token_pattern=r"\w+",
-        binary=True,
-        norm=None,
-        alternate_sign=False,
-        dtype=np.float32,
-    )
-    return vectorizer.transform(texts)
-
-
-def copies(test: "csr_matrix", train: "csr_matrix", block: int = 512) -> tuple["np.ndarray", "np.ndarray"]:
-    """Return for each test text the largest share of its runs that one training text has too, in [0, 1], and that text's row.
-
-    Both arrays have shape (n_test,). A text too short for a run has share 0, and the row means nothing where the share is 0.
-    """
-    import numpy as np
-
-    columns, sizes = train.T.tocsr(), np.maximum(test.getnnz(axis=1), 1)
-    shared = [test[start : start + block] @ columns for start in range(0, test.shape[0], block)]
-    most = [part.max(axis=1).toarray().ravel() for part in shared]
-    rows = [np.asarray(part.argmax(axis=1)).ravel() for part in shared]
-    return np.concatenate([*most, []]) / sizes, np.concatenate([*rows, []]).astype(int)
-
-
-def leak_table(kept: "pd.DataFrame", divided: Mapping[str, tuple], near: float) -> "pd.DataFrame":
-    """Return a row a split of `kept`: sizes, and shares of the test speeches that have something of theirs in training.
-
-    `near_copy`: at least the share `near` of the speech's runs of eight words is in one training speech; `same_debate`,
-    `same_speaker`, `same_day` say it themselves; `copy_or_debate` is either of the first two.
-    """
-    import pandas as pd
-
-    runs = shingles(kept["text"].tolist())
-    place = pd.Series(range(len(kept)), index=kept["speech_id"])
-    table = {}
-    for by, (train, test) in divided.items():
-        share, _ = copies(runs[place[test["speech_id"]]], runs[place[train["speech_id"]]])
-        found = companions(train, test).assign(near_copy=share >= near)
-        found["copy_or_debate"] = found["near_copy"] | found["same_debate"]
-        order = ["near_copy", "same_debate", "copy_or_debate", "same_speaker", "same_day"]
-        table[by] = {"train": len(train), "test": len(test)} | found[order].mean().round(6).to_dict()
-    return pd.DataFrame(table).T.astype({"train": int, "test": int})
-
-
-def companions(train: "pd.DataFrame", test: "pd.DataFrame") -> "pd.DataFrame":
-    """Return for each test speech whether its debate, its speaker and its day are in training too."""
-    import pandas as pd
-
-    keys = {
-        "same_debate": debate_of,
-        "same_speaker": lambda rows: rows["speaker_id"],
-        "same_day": lambda rows: rows["date"],
-    }
-    return pd.DataFrame({name: key(test).isin(set(key(train))) for name, key in keys.items()})
-
-
-def closest_copies(train: "pd.DataFrame", test: "pd.DataFrame", k: int = 3) -> "pd.DataFrame":
-    """Return the `k` test speeches most like a training speech word for word: share of their runs, both texts, both debates."""
-    share, rows = copies(shingles(test["text"].tolist()), shingles(train["text"].tolist()))
-    top = (-share).argsort(kind="stable")[:k]
-    found = test.iloc[top][["section", "text"]].reset_index(drop=True).assign(share=share[top])
-    twins = train.iloc[rows[top]].reset_index(drop=True)
-    found = found.assign(training_section=twins["section"], training_text=twins["text"])
-    return found[found["share"] > 0].rename(columns={"section": "test_section", "text": "test_text"})
+    rows = []
+    for prompt in prompts:
+        speech = speeches[prompt["speech_id"]]
+        row = {"prompt_id": prompt["prompt_id"], "variant": 0, "model": "human", "type": "human", "generated_speech": speech}
+        row |= {"n_words": len(speech.split()), "attempts": 0, "rejections": [], "seed": seed}
+        rows.append(row | {"finish_reason": "human", "trimmed": False, "seconds": 0})
+    return rows
 
 
 DATA_FILES = ("train.jsonl", "test.jsonl", "prompts.jsonl", "references.jsonl", "dropped.csv")
 NOT_OF_THE_DATA = ("run", "profile", "data_root", "models", "types", "n_threads", "offline", "topic_url")  # parameters
-
 _HEADER = """---
 license: cc-by-4.0
 language: en
@@ -371,38 +328,39 @@ _METHODS = {
 
 
 def write_card(
-    folder: Path,
-    kept: "pd.DataFrame",
-    facts: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    corpus: Mapping[str, Any],
+    folder: Path, kept: "pd.DataFrame", facts: Mapping[str, Any], parameters: Mapping[str, Any], corpus: Mapping
 ) -> None:
     """Write `folder/README.md`. The data files must be there.
 
     `facts` are counts by name, `parameters` those of notebook 02, `corpus` what `read_corpus` says of its root (title, edition).
     """
-    from parliabench_utils.corpus.overview import by_paper_keys, party_table
 
+    def shown(value: Any) -> str:
+        return ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if type(value) is int else str(value)
+
+    def table(header: Sequence[str], rows) -> str:
+        return markdown_table(header, [map(shown, row) for row in rows])
+
+    made_with = [(key, value) for key, value in parameters.items() if key not in NOT_OF_THE_DATA]
+    files = [(name, row_count(folder / name), file_sha256(folder / name)) for name in DATA_FILES]
     parties = party_table(by_paper_keys(kept))
     years = zip(parties.pop("first_year"), parties.pop("last_year"), strict=True)
     parties["active_period"] = [f"{a}" if a == b else f"{a}–{b}" for a, b in years]
-    made_with = {key: value for key, value in parameters.items() if key not in NOT_OF_THE_DATA}
-    methods = [f"- `{name}`: {_METHODS[name]}" for name in sorted(kept["topic_method"].unique())]
     parts = [
         _HEADER,
         "# Parliamentary speeches in ParliaBench's format\n",
         _summary(kept, corpus),
-        "## Numbers\n" + _table(("what", "value"), facts.items()),
-        "## Affiliations\n" + _table(parties.columns, parties.itertuples(index=False)),
+        "## Numbers\n" + table(("what", "value"), facts.items()),
+        "## Affiliations\n" + table(parties.columns, parties.itertuples(index=False)),
         "Party is the speaker's on the day of the speech, orientation the party's in the corpus.\n",
         "## Topics\n`Topic` is one of EuroVoc's 21 domains. `topic_method` says how it was found, `topic_score` how surely:\n",
-        "\n".join(methods) + "\n",
+        "\n".join(f"- `{name}`: {_METHODS[name]}" for name in sorted(kept["topic_method"].unique())) + "\n",
         "## Prompts and references\n"
         "`Prompts` are the questions that a speech answers. In `prompts.jsonl` the generic instruction is ParliaBench's own wording; "
         "`weight` undoes the oversampling of small parties, by party, House and kind. References are training speeches of the "
         "prompt's context, never from its own debate or by its own speaker.\n",
-        "## Made with\n" + _table(("parameter", "value"), made_with.items()),
-        "## Files\n" + _table(("file", "rows", "SHA-256 of the file"), [_file(folder / name) for name in DATA_FILES]),
+        "## Made with\n" + table(("parameter", "value"), made_with),
+        "## Files\n" + table(("file", "rows", "SHA-256 of the file"), files),
         "The run's manifest hashes JSONL by its rows, so its values differ from these.\n",
     ]
     write_text(folder / "README.md", "\n".join(parts))
@@ -411,25 +369,12 @@ def write_card(
 def _summary(kept: "pd.DataFrame", corpus: Mapping[str, Any]) -> str:
     days = kept["date"].dt.date
     title = markdown_text(f"{corpus['title']}, edition {corpus['edition']}")
+    source = f"Source: {title}, of the ParlaMint corpora (CC BY 4.0, CLARIN)."
     if "invented" in title:
         source = f"Source: {title}: every member, place, case and word is made up (CC BY 4.0)."
-    else:
-        source = f"Source: {title}, of the ParlaMint corpora (CC BY 4.0, CLARIN)."
-        if corpus["corpus_id"] == "ParlaMint-GB":
-            source += " Contains Parliamentary information licensed under the Open Parliament Licence v3.0."
+    elif corpus["corpus_id"] == "ParlaMint-GB":
+        source += " Contains Parliamentary information licensed under the Open Parliament Licence v3.0."
     return (
         f"{len(kept):,} speeches by {kept['speaker_id'].nunique():,} speakers of {kept['party'].nunique()} affiliations, "
         f"{days.min()} to {days.max()}. {source}\n"
     )
-
-
-def _table(header, rows) -> str:
-    return markdown_table(header, [map(_shown, row) for row in rows])
-
-
-def _shown(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if type(value) is int else str(value)
-
-
-def _file(path: Path) -> tuple[str, int | None, str]:
-    return path.name, row_count(path), hashlib.sha256(path.read_bytes()).hexdigest()

@@ -15,7 +15,9 @@ import shutil
 import tarfile
 import time
 import zlib
+from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -25,6 +27,7 @@ from urllib.error import HTTPError
 from urllib.parse import urljoin, urlsplit
 from urllib.request import Request, urlopen
 
+from parliabench_utils.models.specs import file_sha256
 from parliabench_utils.run.artefacts import write_json, write_text
 from parliabench_utils.run.notebook import progress
 from parliabench_utils.run.project import project_root
@@ -65,11 +68,7 @@ class TooMuch(OSError):
 
 
 def fetch_corpus(
-    data_root: Path,
-    release: str = "5.0",
-    url: str | None = None,
-    checksum: str | None = None,
-    pages: dict | None = None,
+    data_root: Path, release: str = "5.0", url: str | None = None, checksum: str | None = None, pages: dict | None = None
 ) -> Path:
     """Download, check and unpack ParlaMint-GB into `data_root/ParlaMint-GB` (from the project's root) and return that folder.
 
@@ -91,10 +90,8 @@ def fetch_corpus(
         with FileLock(data_root / ".ParlaMint-GB.lock"):
             return _fetch(data_root, release, url, checksum, pages[release])
     except OSError as error:
-        place = error.filename or data_root
-        raise FetchError(
-            f"{place} cannot be used ({error.strerror or error}); see to that, or choose another --data-root"
-        ) from error
+        problem = f"{error.filename or data_root} cannot be used ({error.strerror or error})"
+        raise FetchError(f"{problem}; see to that, or choose another --data-root") from error
 
 
 def _fetch(data_root: Path, release: str, url: str | None, checksum: str | None, page: str) -> Path:
@@ -106,16 +103,21 @@ def _fetch(data_root: Path, release: str, url: str | None, checksum: str | None,
     if folder.exists():
         raise FetchError(f"{folder} is there, but not from here (no fetched.json); move it away, or use it as it is")
     print(f"ParlaMint-GB {release}, {LICENCE}")
-    by_hand = _by_hand(page, archive)
+    by_hand = (
+        f"By hand: open {page} in a browser, download {ARCHIVE} to {archive}, and run this command again, which checks and "
+        "unpacks it; or give its address with --url."
+    )
     link, stated = url or archive.as_uri(), None
     if not url and not archive.is_file():
         link, stated = find_archive(page, by_hand)
     _retrieve(link, archive, checksum or CHECKSUMS.get(release) or stated, by_hand)
+    digest = file_sha256(archive)
+    write_text(archive.with_name(f"{ARCHIVE}.sha256"), f"{digest}  {ARCHIVE}\n")  # as `sha256sum --check` reads it
     fresh = folder.with_name(f"{folder.name}.unpacking")
     shutil.rmtree(fresh, ignore_errors=True)  # of a call that was killed
     unpack(archive, fresh)
-    facts = {"release": release, "url": link, "sha256": _note(archive), "bytes": archive.stat().st_size}
     n_files, n_bytes = _size(fresh)
+    facts = {"release": release, "url": link, "sha256": digest, "bytes": archive.stat().st_size}
     write_json(fresh / "fetched.json", facts | {"files": n_files, "unpacked_bytes": n_bytes})
     return fresh.rename(folder)
 
@@ -125,10 +127,9 @@ def _check_whole(folder: Path) -> None:
     facts = json.loads((folder / "fetched.json").read_text(encoding="utf-8"))
     n_files, n_bytes = _size(folder)
     if n_files < facts.get("files", 0) or n_bytes < facts.get("unpacked_bytes", 0):
-        raise FetchError(
-            f"{folder} has {n_files:,} files of {n_bytes:,} bytes, {facts['files']:,} of {facts['unpacked_bytes']:,} were unpacked;"
-            " move it away and run this command again"
-        )
+        there = f"{folder} has {n_files:,} files of {n_bytes:,} bytes"
+        were = f"{facts['files']:,} of {facts['unpacked_bytes']:,} were unpacked"
+        raise FetchError(f"{there}, {were}; move it away and run this command again")
 
 
 def _size(folder: Path) -> tuple[int, int]:
@@ -136,6 +137,29 @@ def _size(folder: Path) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
+def _retrieve(link: str, archive: Path, checksum: str | None, by_hand: str) -> None:
+    """Bring `link` to `archive` and check it; an archive that is there already is only checked."""
+    import pooch
+
+    if not archive.is_file():
+        try:
+            pooch.retrieve(link, known_hash=checksum, fname=archive.name, path=archive.parent, downloader=download)
+        except (OSError, HTTPException, ValueError) as error:  # ValueError: pooch's word for another checksum
+            raise FetchError(f"{link} was not fetched ({error}). {by_hand}") from error
+        print(f"checked against {checksum}" if checksum else "no checksum is known of it: gzip's own is read, its SHA-256 noted")
+        return
+    print(f"{archive} is there already: it is checked and unpacked")
+    if checksum and not pooch.hashes.hash_matches(str(archive), checksum):
+        raise FetchError(f"{archive} does not have the checksum {checksum}; move it away and fetch it again")
+    note = archive.with_name(f"{ARCHIVE}.sha256")
+    if note.is_file() and note.read_text(encoding="utf-8").split()[:1] != [file_sha256(archive)]:
+        raise FetchError(
+            f"{archive} is not the file whose SHA-256 was noted in {note.name} when it came; move both away and fetch it again "
+            "(only the note, if you have put another archive there yourself)"
+        )
+
+
+# --- the item page ----------------------------------------------------------------------------------------------------
 def find_archive(page: str, by_hand: str) -> tuple[str, str | None]:
     """Return the address of `ParlaMint-GB.tgz` that an item page links to, and the checksum (`md5:…`) that it states, if any.
 
@@ -170,47 +194,9 @@ def stated_md5(html: str) -> str | None:
     return f"md5:{found.pop()}" if len(found) == 1 else None
 
 
-def _retrieve(link: str, archive: Path, checksum: str | None, by_hand: str) -> None:
-    """Bring `link` to `archive` and check it; an archive that is there already is only checked."""
-    import pooch
-
-    if archive.is_file():
-        print(f"{archive} is there already: it is checked and unpacked")
-        if checksum and not pooch.hashes.hash_matches(str(archive), checksum):
-            raise FetchError(f"{archive} does not have the checksum {checksum}; move it away and fetch it again")
-        _check_noted(archive)
-        return
-    try:
-        pooch.retrieve(link, known_hash=checksum, fname=archive.name, path=archive.parent, downloader=download)
-    except (OSError, HTTPException, ValueError) as error:
-        # ValueError is pooch's word for a file whose checksum is another one.
-        raise FetchError(f"{link} was not fetched ({error}). {by_hand}") from error
-    _note(archive)
-    print(f"checked against {checksum}" if checksum else "no checksum is known of it: gzip's own is read, its SHA-256 noted")
-
-
-def _note(archive: Path) -> str:
-    """Write an archive's SHA-256 beside it, as `sha256sum --check` reads it, and return it."""
-    digest = _sha256(archive)
-    write_text(_noted(archive), f"{digest}  {archive.name}\n")
-    return digest
-
-
-def _noted(archive: Path) -> Path:
-    return archive.with_name(f"{archive.name}.sha256")
-
-
-def _check_noted(archive: Path) -> None:
-    note = _noted(archive)
-    if note.is_file() and note.read_text(encoding="utf-8").split()[:1] != [_sha256(archive)]:
-        raise FetchError(
-            f"{archive} is not the file whose SHA-256 was noted in {note.name} when it came; move both away and fetch it again "
-            "(only the note, if you have put another archive there yourself)"
-        )
-
-
+# --- the transfer -----------------------------------------------------------------------------------------------------
 def download(url: str, output_file: str, _pooch: object = None) -> None:
-    """Bring `url` to `output_file` (this is a downloader for pooch), going on with what an earlier call left behind.
+    """Bring `url` to `output_file` (a downloader for pooch, whose own begins anew), going on with what an earlier call left behind.
 
     What came so far is beside it in `ParlaMint-GB.tgz.<hash of the address>.partial`, what it is part of in the `.json` beside
     that. Raises OSError after five tries.
@@ -243,19 +229,26 @@ def download(url: str, output_file: str, _pooch: object = None) -> None:
     raise OSError(f"{problem}, {TRIES} times; run the command again and it goes on where it stopped")
 
 
+def _about(partial: Path) -> Path:
+    return partial.with_name(f"{partial.name}.json")
+
+
 def _forget(partial: Path) -> None:
     partial.unlink(missing_ok=True)
     _about(partial).unlink(missing_ok=True)
 
 
-def _about(partial: Path) -> Path:
-    return partial.with_name(f"{partial.name}.json")
-
-
 def _go_on(url: str, partial: Path) -> str | None:
     """Fetch what `partial` lacks; return None when it is whole, else what went wrong. Says the size first."""
-    have, whole = _come_so_far(partial)
-    with _answer(Request(url, headers=_range(have, whole))) as answer:
+    have, whole, asked = 0, {}, {}
+    with suppress(OSError, ValueError, TypeError):  # of nothing known what is here is no beginning
+        whole = dict(json.loads(_about(partial).read_text(encoding="utf-8")))
+        have = partial.stat().st_size
+    if have:
+        etag = whole.get("etag")  # a weak one says nothing of bytes
+        same = whole.get("modified") if not etag or etag.startswith("W/") else etag
+        asked = {"Range": f"bytes={have}-"} | ({"If-Range": same} if same else {})
+    with _answer(Request(url, headers=asked)) as answer:
         if answer.status == 206 and (problem := _does_not_go_on(answer.headers, have, whole)):
             _forget(partial)
             return f"the server went on with something else ({problem}); begun anew"
@@ -264,36 +257,17 @@ def _go_on(url: str, partial: Path) -> str | None:
         if size > ARCHIVE_BYTES:
             raise TooMuch(f"{size / 1e9:,.1f} GB are announced; a release has far less")
         if not have:
-            keys = {"etag": "ETag", "modified": "Last-Modified"}
             partial.unlink(missing_ok=True)
-            write_json(_about(partial), {"size": size} | {key: answer.headers.get(name) for key, name in keys.items()})
+            facts = {"size": size, "etag": answer.headers.get("ETag"), "modified": answer.headers.get("Last-Modified")}
+            write_json(_about(partial), facts)
         announced = f"{size / 1e6:,.1f} MB" if size else "size not announced"
         print(f"{url}\n{announced}{f', {have / 1e6:,.1f} MB of them are here' if have else ''}", flush=True)
         with partial.open("r+b" if have else "wb") as file:
             file.seek(have)
-            pieces = _pieces(answer, ARCHIVE_BYTES)
-            for _ in progress(_written(pieces, file), "Megabytes", total=(size - have) // CHUNK):
-                pass
+            written = _written(_pieces(answer, ARCHIVE_BYTES), file)
+            deque(progress(written, "Megabytes", total=(size - have) // CHUNK), maxlen=0)
             got = file.tell()
     return None if got >= size else f"the connection broke at {got / 1e6:,.1f} of {size / 1e6:,.1f} MB"
-
-
-def _come_so_far(partial: Path) -> tuple[int, dict[str, Any]]:
-    """Return how many bytes are here and of what; of nothing known they are no beginning."""
-    if not partial.is_file():
-        return 0, {}
-    try:
-        return partial.stat().st_size, dict(json.loads(_about(partial).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return 0, {}
-
-
-def _range(have: int, whole: dict[str, Any]) -> dict[str, str]:
-    if not have:
-        return {}
-    etag = whole.get("etag")  # a weak one says nothing of bytes
-    same = whole.get("modified") if not etag or etag.startswith("W/") else etag
-    return {"Range": f"bytes={have}-"} | ({"If-Range": same} if same else {})
 
 
 def _does_not_go_on(headers: Any, have: int, whole: dict[str, Any]) -> str | None:
@@ -363,6 +337,7 @@ def _written(pieces: Iterator[bytes], file: BinaryIO) -> Iterator[None]:
         waiting %= CHUNK
 
 
+# --- unpacking --------------------------------------------------------------------------------------------------------
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack the TEI files of an archive into a new `folder`; nothing is left of it where that fails. Raises FetchError.
 
@@ -370,26 +345,23 @@ def unpack(archive: Path, folder: Path) -> None:
     links out of the folder, links of any kind, devices, names that occur twice, and archives that grow beyond all measure too.
     """
     folder.mkdir(parents=True)
+    again = "move it away and fetch it again"
     try:
         with gzip.open(archive) as plain:
             stream = _Unpacked(plain, archive.stat().st_size)
             with tarfile.open(fileobj=stream, mode="r|") as tar:
                 tar.extractall(folder, members=_wanted(tar), filter="data")
                 stream.check_end(tar.offset)
-    except BROKEN_ARCHIVE as error:
+        if next(folder.glob("**/*.xml"), None) is None:
+            raise FetchError(f"{archive} holds no TEI file; {again}")
+    except BaseException as error:
         shutil.rmtree(folder)
-        raise FetchError(f"{archive} cannot be unpacked ({error}); move it away and fetch it again") from error
-    except OSError as error:
-        shutil.rmtree(folder)
-        raise FetchError(
-            f"{archive} cannot be unpacked into {folder} ({error.strerror or error}); see to that and try again"
-        ) from error
-    except BaseException:
-        shutil.rmtree(folder)
+        if isinstance(error, BROKEN_ARCHIVE):
+            raise FetchError(f"{archive} cannot be unpacked ({error}); {again}") from error
+        if isinstance(error, OSError):
+            problem = f"{archive} cannot be unpacked into {folder} ({error.strerror or error})"
+            raise FetchError(f"{problem}; see to that and try again") from error
         raise
-    if next(folder.glob("**/*.xml"), None) is None:
-        shutil.rmtree(folder)
-        raise FetchError(f"{archive} holds no TEI file; move it away and fetch it again")
 
 
 class _Unpacked:
@@ -435,15 +407,3 @@ def _wanted(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
                 raise tarfile.TarError(f"{member.name!r} is in it twice")
             names.add(member.name)
             yield member
-
-
-def _by_hand(page: str, archive: Path) -> str:
-    return (
-        f"By hand: open {page} in a browser, download {ARCHIVE} to {archive}, and run this command again, which checks and "
-        "unpacks it; or give its address with --url."
-    )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

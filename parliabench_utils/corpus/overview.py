@@ -4,7 +4,8 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from parliabench_utils.corpus.xml import TEI, CorpusError, read_xml
 
 if TYPE_CHECKING:
     import pandas as pd
-    from lxml import etree
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -31,24 +31,19 @@ def debate_xml(files: Iterable[Path], n_utterances: int = 2, max_chars: int = 22
     """Return the first debate of the files with at least `n_utterances`, as XML with long segments cut."""
     from lxml import etree
 
-    div = next((item for item in _debates(files) if len(item.findall(f"{TEI}u")) >= n_utterances), None)
-    if div is None:
-        return f"(no debate here has {n_utterances} utterances)"
-    for element in div.findall(f"{TEI}u")[n_utterances:]:
-        div.remove(element)
-    for seg in div.iter(f"{TEI}seg"):
-        if seg.text and len(seg.text) > max_chars:
-            seg.text = f"{seg.text[:max_chars].rsplit(' ', 1)[0]} …"
-    return etree.tostring(div, encoding="unicode").replace(' xmlns="http://www.tei-c.org/ns/1.0"', "").strip()
-
-
-def _debates(files: Iterable[Path]) -> "Iterator[etree._Element]":
     for path in files:
-        try:
-            tree = read_xml(path)
-        except CorpusError:  # to be told, or set aside, by read_corpus
-            continue
-        yield from tree.iter(f"{TEI}div")
+        with suppress(CorpusError):  # to be told, or set aside, by read_corpus
+            for div in read_xml(path).iter(f"{TEI}div"):
+                utterances = div.findall(f"{TEI}u")
+                if len(utterances) < n_utterances:
+                    continue
+                for element in utterances[n_utterances:]:
+                    div.remove(element)
+                for seg in div.iter(f"{TEI}seg"):
+                    if seg.text and len(seg.text) > max_chars:
+                        seg.text = f"{seg.text[:max_chars].rsplit(' ', 1)[0]} …"
+                return etree.tostring(div, encoding="unicode").replace(' xmlns="http://www.tei-c.org/ns/1.0"', "").strip()
+    return f"(no debate here has {n_utterances} utterances)"
 
 
 def count_utterances(files: Iterable[Path]) -> int:
@@ -62,33 +57,25 @@ def most_travelled(people: dict[str, Person], speaker_ids: "pd.Series") -> Perso
 
     ValueError where the corpus lists none of the speakers.
     """
-
-    def key(identity: str) -> tuple[int, int, str]:
-        spells = [item for item in people[identity].affiliations if item.to_party]
-        return len({item.ref for item in spells}), len(spells), identity
-
-    known = [name for name in speaker_ids.dropna().unique() if name in people]
+    known = [people[identity] for identity in speaker_ids.dropna().unique() if identity in people]
     if not known:
-        raise ValueError(
-            f"{len(speaker_ids):,} utterances, none by a person whom the corpus lists: is the list of persons the corpus's own?"
-        )
-    return people[max(known, key=key)]
+        who = f"{len(speaker_ids):,} utterances, none by a person whom the corpus lists"
+        raise ValueError(f"{who}: is the list of persons the corpus's own?")
+    return max(known, key=lambda person: (len({item.ref for item in person.parties}), len(person.parties), person.id))
 
 
 def spells(person: Person) -> "pd.DataFrame":
     """Return a person's spells in parties, in the document's order: party, start, end (None is open)."""
     import pandas as pd
 
-    rows = [(item.ref, item.start, item.end) for item in person.affiliations if item.to_party]
-    return pd.DataFrame(rows, columns=["party", "from", "to"])
+    return pd.DataFrame([(item.ref, item.start, item.end) for item in person.parties], columns=["party", "from", "to"])
 
 
 def questions_and_answers(speeches: "pd.DataFrame", n: int, seed: int) -> "pd.DataFrame":
     """Return `n` sampled answers: what was asked (numbering removed), how the answer begins."""
     answers = speeches[speeches["prompts"].str.len() > 0]
     sample = answers.sample(min(n, len(answers)), random_state=seed).sort_index()
-    shown = sample[["house", "section", "prompts"]].assign(answer=sample["text"].str.slice(0, 80))
-    return shown.reset_index(drop=True)
+    return sample[["house", "section", "prompts"]].assign(answer=sample["text"].str.slice(0, 80)).reset_index(drop=True)
 
 
 def questions_by_rule(speeches: "pd.DataFrame") -> "pd.DataFrame":
@@ -119,8 +106,7 @@ def examples_of_rules(rows: "pd.DataFrame", names: Iterable[str] = (), n: int = 
 def procedure_rows(speeches: "pd.DataFrame") -> "pd.DataFrame":
     """Return the utterances that are procedure, with the name of the rule that says so."""
     rows = speeches[speeches["kind"] == "procedural"]
-    rules = [cleaning.procedural_rule(text, role) for text, role in zip(rows["text"], rows["role"], strict=True)]
-    return rows.assign(rule=rules)
+    return rows.assign(rule=list(map(cleaning.procedural_rule, rows["text"], rows["role"])))
 
 
 def is_paper_corpus(corpus: Mapping[str, Any]) -> bool:
@@ -158,19 +144,15 @@ def party_table(dataset: "pd.DataFrame") -> "pd.DataFrame":
     import pandas as pd
 
     years = pd.to_datetime(dataset["date"]).dt.year.astype("Int64")
-    table = (
-        dataset.assign(year=years)
-        .groupby("Party")
-        .agg(
-            orientation=("Political Orientation", lambda s: " / ".join(sorted(set(s)))),
-            speeches=("speech_id", "count"),
-            speakers=("speaker_id", "nunique"),
-            first_year=("year", "min"),
-            last_year=("year", "max"),
-        )
+    groups = dataset.assign(year=years).groupby("Party")
+    table = groups.agg(
+        orientation=("Political Orientation", lambda s: " / ".join(sorted(set(s)))),
+        speeches=("speech_id", "count"),
+        speakers=("speaker_id", "nunique"),
+        first_year=("year", "min"),
+        last_year=("year", "max"),
     )
-    table = table.reset_index(names="party")
-    return table.sort_values(["speeches", "party"], ascending=[False, True], ignore_index=True)
+    return table.reset_index(names="party").sort_values(["speeches", "party"], ascending=[False, True], ignore_index=True)
 
 
 def topic_table(dataset: "pd.DataFrame") -> "pd.DataFrame":

@@ -1,16 +1,8 @@
-"""A corpus's root file: its people, parties, topics, and the list of its sitting files (used by `tei.read_corpus`).
-
->>> corpus, dropped = open_corpus(Path("ParlaMint-GB.TEI"))      # doctest: +SKIP
->>> len(corpus.files), len(corpus.people)                        # doctest: +SKIP
-
-One sitting file to rows (used by `tei.read_corpus`).
-
->>> read_sitting(Path("ParlaMint-GB_2017-09-07-commons.xml"), corpus).rows     # doctest: +SKIP
-
-Read a ParlaMint corpus, one row an utterance (section 3, steps 1 and 2; notebook 01).
+"""A ParlaMint corpus as a table, one row an utterance (section 3.1, steps 1 and 2; notebook 01).
 
 Releases 2.1 to 5.0: lists embedded in the root or included by it, day files beside the root or in year folders. One file is one
-tree, becomes one compact batch of rows and is forgotten, so memory grows with the text alone.
+tree, becomes one compact batch of rows and is forgotten, so memory grows with the text alone. `open_corpus` reads the root (people,
+parties, topics, the list of files), `read_sitting` one day, `read_corpus` all of them.
 
     >>> speeches = read_corpus("ParlaMint-GB.TEI")                                      # doctest: +SKIP
     >>> speeches.loc[0, ["speech_id", "date", "house", "party", "text"]]                # doctest: +SKIP
@@ -23,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from lxml import etree
@@ -54,6 +46,7 @@ from parliabench_utils.corpus.xml import (
     MissingFile,
     id_of,
     line_of,
+    marks,
     one_line,
     read_xml,
     resolve_href,
@@ -63,15 +56,32 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-
-ARCHIVE_ENDINGS = (".tgz", ".gz", ".tar", ".zip", ".xz", ".txz", ".bz2", ".tbz2", ".7z")
+# fmt: off
+COLUMNS = (
+    "speech_id", "sitting_id", "date", "house", "section", "order", "speaker_id", "speaker_name", "sex", "role",
+    "is_government", "party_code", "party", "orientation_code", "orientation", "n_candidate_parties", "affiliation_rule",
+    "cap_topic", "kind", "answers", "prompts", "text", "n_words",
+)
+# fmt: on
+LIST_COLUMNS = ("answers", "prompts")
+ROLES = ("chair", "guest", "regular")  # of several the first holds: who presides does so whatever else they are
+# Of `affiliation_rule`: somebody whom no list knows; an utterance by several people at once.
+UNKNOWN_SPEAKER, SEVERAL_SPEAKERS = "unknown speaker", "several speakers"
+WORDS_THAT_OPEN_A_DEBATE = 100  # of a peer who has asked: at question time it is "I beg leave to ask the Question"
+OTHER_HOUSES = {"lower": "Lower house", "upper": "Upper house"}
+ON_ERROR = ("stop", "quarantine")
+FILES_A_GROUP = 128  # whose rows become one piece of the table
 ANNOTATED = ".ana.xml"
 WANT_PLAIN = (
     "ParliaBench reads the plain TEI: fetch the archive without “.ana” in its name and give its folder "
     "(ParlaMint-XX-en is published annotated only and cannot be read)"
 )
+_ARCHIVES = (".tgz", ".gz", ".tar", ".zip", ".xz", ".txz", ".bz2", ".tbz2", ".7z")
+_DAY_IN_NAME = re.compile(r"_(\d{4}-\d{2}-\d{2})")
+logger = logging.getLogger(__name__)
 
 
+# --- the root: people, parties, topics, files -------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Corpus:
     """What every sitting file needs to know; picklable, so that worker processes can have it."""
@@ -113,21 +123,17 @@ def open_corpus(root: Path, people: Path | None = None, stop: bool = True) -> tu
     return Corpus(corpus_id, files, persons, organisations, topics, source, title, edition, *places), dropped
 
 
-def _why_no_files(tree: etree._Element, root_file: Path, dropped: list[dict], not_listed: list[str]) -> str:
+def _why_no_files(tree: etree._Element, root_file: Path, dropped: list[dict], days: list[str]) -> str:
     if tree.tag != f"{TEI}teiCorpus":
         return "lists no sitting files (of one day's file, give the root or the folder)"
     if dropped:
-        return f"lists annotated files only ({dropped[0]['id']}); {_plain_days(root_file, not_listed)}"
+        plain = f"read the plain days that lie there too ({days[0]} …)" if days else WANT_PLAIN
+        plain += f" by read_corpus(folder, people={root_file.name!r})" if days else ""
+        return f"lists annotated files only ({dropped[0]['id']}); {plain}"
     if tree.find(f"{TEI}TEI") is not None:
         return "holds its sittings itself; ParliaBench reads a file a sitting, which the root includes"
-    there = f", though {len(not_listed)} lie there ({not_listed[0]} and so on)" if not_listed else ""
+    there = f", though {len(days)} lie there ({days[0]} and so on)" if days else ""
     return f"lists no sitting files{there}; name each of them in an xi:include, or in Python read_corpus(folder, people=ROOT)"
-
-
-def _plain_days(root_file: Path, plain: list[str]) -> str:
-    if not plain:
-        return WANT_PLAIN
-    return f"read the plain days that lie there too ({plain[0]} …) by read_corpus(folder, people={root_file.name!r})"
 
 
 def find_root(root: Path) -> Path:
@@ -135,47 +141,40 @@ def find_root(root: Path) -> Path:
     if not root.exists():
         raise CorpusError(root, None, "does not exist")
     if root.is_file():
-        if root.name.lower().endswith(ARCHIVE_ENDINGS):
+        if root.name.lower().endswith(_ARCHIVES):
             raise CorpusError(root, None, "is an archive; unpack it (fetch-corpus does) and give the folder")
         return root
-    found = []
     for pattern in ("*", "*/*", "*/*/*"):
-        found = [path for path in _xml_files(root, pattern) if _is_root(path)]
+        plain = [path for path in _xml_files(root, pattern) if not _is_annotated(path) and not _DAY_IN_NAME.search(path.name)]
+        found = [path for path in plain if _starts_with(path, "teiCorpus")]
+        if len(found) == 1:
+            return found[0]
         if found:
-            break
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(path.relative_to(root).as_posix() for path in found)
-        raise CorpusError(root, None, f"holds several corpus roots ({names}); give the root file itself")
+            names = ", ".join(path.relative_to(root).as_posix() for path in found)
+            raise CorpusError(root, None, f"holds several corpus roots ({names}); give the root file itself")
     raise CorpusError(root, None, _why_no_root(root))
 
 
 def _why_no_root(root: Path) -> str:
     files = _xml_files(root, "**/*")
-    archives = sorted(path.name for path in root.iterdir() if path.name.lower().endswith(ARCHIVE_ENDINGS))
     if not files:
+        archives = sorted(path.name for path in root.iterdir() if path.name.lower().endswith(_ARCHIVES))
         return "holds no XML files" + (f", but the archive {archives[0]}: unpack it" if archives else "")
     annotated = [path for path in files if _is_annotated(path)]
     if len(annotated) == len(files) or any(_starts_with(path, "teiCorpus") for path in annotated):
         return f"holds the annotated corpus only ({annotated[0].relative_to(root).as_posix()}); {WANT_PLAIN}"
-    empty = next((path.name for path in files if not path.stat().st_size), None)
-    if empty:
+    if empty := next((path.name for path in files if not path.stat().st_size), None):
         return f"holds no corpus root, and {empty} is empty; unpack the archive again"
     hint = "put the corpus's root beside its days, or in Python read_corpus(folder, people=ROOT)"
     return f"holds no corpus root (a teiCorpus element, which lists the people); {hint}"
 
 
-def _xml_files(folder: Path, pattern: str) -> list[Path]:
+def _xml_files(folder: Path, pattern: str = "**/*") -> list[Path]:
     return [path for path in sorted(folder.glob(pattern)) if path.suffix.lower() == ".xml" and path.is_file()]
 
 
 def _is_annotated(path: Path) -> bool:
     return path.name.lower().endswith(ANNOTATED)
-
-
-def _is_root(path: Path) -> bool:
-    return not _is_annotated(path) and not _has_date(path.name) and _starts_with(path, "teiCorpus")
 
 
 def _starts_with(path: Path, name: str) -> bool:
@@ -192,58 +191,50 @@ class _Includes:
     def __init__(self, root_file: Path):
         self.root_file, self.itself, self.folder = root_file, root_file.resolve(), root_file.parent.resolve()
         self.moved: list[str] = []
-        self._by_name: dict[str, list[Path]] | None = None
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Path]]:
+        names = defaultdict(list)
+        for path in _xml_files(self.folder):
+            names[path.name.lower()].append(path.resolve())
+        return names
 
     def find(self, include: etree._Element) -> Path:
         """Return the file that an xi:include names. Raises CorpusError."""
         href = include.get("href", "")
         try:
             return resolve_href(href, self.root_file, self.folder, include.sourceline)
-        except MissingFile as error:
-            path = self._elsewhere(href, error)
-        self.moved.append(f"{href} lies at {path.relative_to(self.folder).as_posix()}")
-        return path
-
-    def _elsewhere(self, href: str, error: MissingFile) -> Path:
-        name = re.split(r"[/\\]", unquote(href))[-1]
-        found = [path for path in self._named(name) if path.is_relative_to(self.folder) and path != self.itself]
-        exact = [path for path in found if path.name == name] or found
-        if len(exact) == 1:
-            return exact[0]
-        if exact:
-            places = ", ".join(path.relative_to(self.folder).as_posix() for path in exact)
-            raise self._wrong(error, f"does not exist, but {places} do: keep the right one, or name it with its folder")
-        if annotated := self._named(re.sub(r"(?i)\.xml$", ANNOTATED, name)):
-            raise self._wrong(error, f"does not exist, only its annotated form {annotated[0].name}; {WANT_PLAIN}")
-        raise error
-
-    def _named(self, name: str) -> list[Path]:
-        if self._by_name is None:
-            self._by_name = defaultdict(list)
-            for path in _xml_files(self.folder, "**/*"):
-                self._by_name[path.name.lower()].append(path.resolve())
-        return self._by_name.get(name.lower(), [])
-
-    @staticmethod
-    def _wrong(error: CorpusError, what: str) -> CorpusError:
-        return CorpusError(error.path, error.line, error.reason.replace("does not exist; unpack the whole archive", what))
+        except MissingFile:
+            name = re.split(r"[/\\]", unquote(href))[-1]
+            named = self._by_name.get(name.lower(), [])
+            found = [path for path in named if path.is_relative_to(self.folder) and path != self.itself]
+            found = [path for path in found if path.name == name] or found
+            places = [path.relative_to(self.folder).as_posix() for path in found]
+            annotated = self._by_name.get(re.sub(r"(?i)\.xml$", ANNOTATED, name).lower())
+            if len(found) == 1:
+                self.moved.append(f"{href} lies at {places[0]}")
+                return found[0]
+            if found:
+                what = f"but {', '.join(places)} do: keep the right one, or name it with its folder"
+            elif annotated:
+                what = f"only its annotated form {annotated[0].name}; {WANT_PLAIN}"
+            else:
+                raise
+            raise CorpusError(self.root_file, include.sourceline, f"include {href!r} does not exist, {what}") from None
 
 
 def _included_files(tree: etree._Element, includes: _Includes, stop: bool, dropped: list[dict]) -> list[Path]:
     files: dict[Path, None] = {}
     for include in tree.iterfind(XINCLUDE):
-        href = include.get("href", "")
         try:
-            path = includes.find(include)
+            files[includes.find(include)] = None
         except CorpusError as error:
             if stop:
                 raise
-            dropped.append({"id": href, "rule": "unreadable file", "text": str(error)})
-            continue
-        if path != includes.itself:  # drafts include their own root
-            files[path] = None
+            dropped.append({"id": include.get("href", ""), "rule": "unreadable file", "text": str(error)})
+    files.pop(includes.itself, None)  # drafts include their own root
     plain = {path.name.lower() for path in files}
-    for path in [path for path in files if _is_annotated(path)]:
+    for path in filter(_is_annotated, list(files)):
         del files[path]
         if path.name.lower().replace(ANNOTATED, ".xml") not in plain:
             text = f"{includes.root_file.name} includes the annotated {path.name} without its plain form; {WANT_PLAIN}"
@@ -255,7 +246,7 @@ def _not_listed(root_file: Path, files: list[Path]) -> list[str]:
     """Places of the root's own day files, beside it or in folders under it, that are not among `files`."""
     folder, listed = root_file.parent, set(files)
     stem = re.sub(r"(?i)\.ana$", "", root_file.stem).lower()
-    found = [path for path in _xml_files(folder, "**/*") if path.name.lower().startswith(f"{stem}_")]
+    found = [path for path in _xml_files(folder) if path.name.lower().startswith(f"{stem}_")]
     days = [path for path in found if not _is_annotated(path) and path.resolve() not in listed]
     return [path.relative_to(folder).as_posix() for path in days if _starts_with(path, "TEI")]
 
@@ -263,61 +254,25 @@ def _not_listed(root_file: Path, files: list[Path]) -> list[str]:
 def _day_files(root: Path) -> list[Path]:
     if root.is_file():
         return [root]
-    files = _xml_files(root, "**/*")
-    names = [path for path in files if not _is_annotated(path)]
-    if not names:
+    files = _xml_files(root)
+    plain = [path for path in files if not _is_annotated(path)]
+    if not plain:
         raise CorpusError(root, None, f"holds annotated files only; {WANT_PLAIN}" if files else "holds no XML files")
-    return [path.resolve() for path in names if _has_date(path.name) or _starts_with(path, "TEI")]
-
-
-def _has_date(name: str) -> bool:
-    return re.search(r"_\d{4}-\d{2}-\d{2}", name) is not None
+    return [path.resolve() for path in plain if _DAY_IN_NAME.search(path.name) or _starts_with(path, "TEI")]
 
 
 def _read_topics(roots: list[etree._Element]) -> dict[str, str]:
     """Return the label of every category that a topic token may point to, English where there is English."""
     topics = {}
-    for root in roots:
-        for category in root.iter(f"{TEI}category"):
-            identity = category.get(XML_ID)
-            terms = category.findall(f"{TEI}catDesc")
-            terms.sort(key=lambda item: item.get(XML_LANG, "en") != "en")
-            label = next((one_line(item.findtext(f"{TEI}term")) for item in terms), "")
-            if identity and label:
-                topics[identity] = label
+    for category in (category for root in roots for category in root.iter(f"{TEI}category")):
+        terms = sorted(category.iterfind(f"{TEI}catDesc"), key=lambda item: item.get(XML_LANG, "en") != "en")
+        label = one_line(terms[0].findtext(f"{TEI}term")) if terms else ""
+        if label and (identity := category.get(XML_ID)):
+            topics[identity] = label
     return topics
 
 
-# fmt: off
-COLUMNS = (
-    "speech_id", "sitting_id", "date", "house", "section", "order", "speaker_id", "speaker_name", "sex", "role",
-    "is_government", "party_code", "party", "orientation_code", "orientation", "n_candidate_parties", "affiliation_rule",
-    "cap_topic", "kind", "answers", "prompts", "text", "n_words",
-)
-TEXT_COLUMNS = (
-    "speech_id", "sitting_id", "house", "section", "speaker_id", "speaker_name", "sex", "role", "party_code", "party",
-    "orientation_code", "orientation", "affiliation_rule", "cap_topic", "kind", "text",
-)
-# fmt: on
-LIST_COLUMNS = ("answers", "prompts")
-ROLES = ("chair", "guest", "regular")  # of several the first holds: who presides does so whatever else they are
-# Of `affiliation_rule`: somebody whom no list knows; an utterance by several people at once.
-UNKNOWN_SPEAKER, SEVERAL_SPEAKERS = "unknown speaker", "several speakers"
-WORDS_THAT_OPEN_A_DEBATE = 100  # of a peer who has asked: at question time it is "I beg leave to ask the Question"
-OTHER_HOUSES = {"lower": "Lower house", "upper": "Upper house"}
-# What is said about a speech and not in it: these elements' words are never speech.
-_NOT_SPEECH = {TEI + name for name in ("gap", "vocal", "kinesic", "incident", "note", "desc", "head")}
-_U, _SEG, _DIV, _HEAD, _NOTE, _BODY = (TEI + name for name in ("u", "seg", "div", "head", "note", "body"))
-_BREAKS = {TEI + name for name in ("pb", "lb", "cb", "milestone")}  # of the printed page: they can stand within a word
-_WORD = TEI + "w"  # of the linguistically annotated form
-_CLOSERS = "”“\"'’)]»"
-_OPENERS = "“„”«\"'‘‚"
-_ENDS = tuple(".!?:;,…—–-")
-_ATTACHED = tuple(".!?:;,)")  # what stands at the end of a word: a part that begins so goes on without a blank
-_HYPHENS = ("-", "‐", "¬", "\u00ad")
-_PARAGRAPH, _CUT, _PAGE = "paragraph", "cut", "page"  # what parts two pieces of an utterance
-
-
+# --- one sitting ------------------------------------------------------------------------------------------------------
 @dataclass
 class Sitting:
     """What one file says: a row an utterance (columns as in COLUMNS), the utterances dropped, the speakers nobody is.
@@ -353,26 +308,62 @@ def read_sitting(path: Path, corpus: Corpus) -> Sitting:
     tree = read_xml(path)
     if tree.tag != f"{TEI}TEI":
         raise CorpusError(path, tree.sourceline, f"expected a TEI element, found {etree.QName(tree).localname}")
-    body = tree.find(f"{TEI}text/{_BODY}")
+    body = tree.find(f"{TEI}text/{TEI}body")
     if body is None:
         raise CorpusError(path, tree.sourceline, "has no text/body")
-    word = next(body.iter(_WORD), None)
-    if word is not None:
+    if (word := next(body.iter(f"{TEI}w"), None)) is not None:
         raise CorpusError(path, word.sourceline, f"is linguistically annotated (w elements); {WANT_PLAIN}")
-    sitting_id = tree.get(XML_ID) or path.stem
-    here = Sitting(path, sitting_id, _date_of(tree, path), _house_of(tree, path, corpus.corpus_id))
+    here = Sitting(path, tree.get(XML_ID) or path.stem, _date_of(tree, path), _house_of(tree, path, corpus.corpus_id))
     _read_children(body, corpus, here)
     return here
+
+
+def _date_of(tree: etree._Element, path: Path) -> date:
+    """Return the setting's date, else the source's, else the file name's."""
+    places = (f"{TEI}profileDesc/{TEI}settingDesc", f"{TEI}fileDesc/{TEI}sourceDesc")
+    dates = [element for place in places for element in tree.iterfind(f"{TEI}teiHeader/{place}//{TEI}date") if element.get("when")]
+    in_name = _DAY_IN_NAME.search(path.name)
+    if not dates and not in_name:
+        raise CorpusError(path, tree.sourceline, "has no date in settingDesc, sourceDesc or file name")
+    try:
+        return read_date(dates[0].get("when") if dates else in_name.group(1))
+    except ValueError as error:
+        raise CorpusError(path, dates[0].sourceline if dates else None, str(error)) from error
+
+
+def _house_of(tree: etree._Element, path: Path, corpus_id: str) -> str | None:
+    """Return the sitting's house, from the sitting and never from who speaks; None in a parliament of one chamber."""
+    names = UK_HOUSES if corpus_id == UK_CORPUS else OTHER_HOUSES
+    meetings = tree.findall(f"{TEI}teiHeader/{TEI}fileDesc/{TEI}titleStmt/{TEI}meeting")
+    declared = {side for meeting in meetings for side in names if f"parla.{side}" in marks(meeting)}
+    organisations = {UK_HOUSE_ORGS.get(meeting.get("corresp", "").lstrip("#")) for meeting in meetings}
+    evidence = [declared, organisations - {None}]
+    if corpus_id == UK_CORPUS:
+        chambers = [one_line(name.text) for name in tree.iterfind(f"{TEI}teiHeader//{TEI}setting/{TEI}name")]
+        evidence.append({side for word, side in UK_HOUSE_WORDS.items() if path.stem.lower().endswith(f"-{word}")})
+        evidence.append({side for word, side in UK_HOUSE_WORDS.items() if f"{word.title()} Chamber" in chambers})
+    for sides in evidence:
+        if len(sides) == 1:
+            return names[sides.pop()]
+    if corpus_id == UK_CORPUS:
+        raise CorpusError(path, tree.sourceline, "names no house in meeting, file name or setting")
+    return None
+
+
+_U, _SEG, _DIV, _HEAD, _NOTE = (TEI + name for name in ("u", "seg", "div", "head", "note"))
 
 
 def _read_children(parent: etree._Element, corpus: Corpus, here: Sitting) -> None:
     """Read the divs, utterances, and notes between utterances that stand in `parent`, in document order."""
     for element in parent.iterchildren(_U, _NOTE, _DIV):
-        tag = element.tag
-        if tag == _U:
+        if element.tag == _U:
             _read_utterance(element, corpus, here)
-        elif tag == _NOTE:
-            _read_note(element, here)
+        elif element.tag == _NOTE:
+            text = one_line(element.text if len(element) == 0 else "".join(element.itertext()))
+            if cleaning.announces_urgent(text):
+                here.urgent_note = True
+            elif here.is_uk and cleaning.note_is_question(text):
+                here.waiting.append((None, cleaning.question_text(text), None))
         else:
             outer = here.section
             here.enter(_section_of(element))
@@ -390,14 +381,6 @@ def _section_of(div: etree._Element | None) -> str | None:
     return None
 
 
-def _read_note(element: etree._Element, here: Sitting) -> None:
-    text = one_line(element.text if len(element) == 0 else "".join(element.itertext()))
-    if cleaning.announces_urgent(text):
-        here.urgent_note = True
-    elif here.is_uk and cleaning.note_is_question(text):
-        here.waiting.append((None, cleaning.question_text(text), None))
-
-
 def _read_utterance(element: etree._Element, corpus: Corpus, here: Sitting) -> None:
     identity = element.get(XML_ID)
     if identity is None:
@@ -410,11 +393,47 @@ def _read_utterance(element: etree._Element, corpus: Corpus, here: Sitting) -> N
         here.dropped.append({"id": identity, "rule": "empty utterance", "text": ""})
         return
     speaker, standing = _speaker(element, corpus, here)
-    role, topic = _role_and_topic(element.get("ana"), corpus, here)
+    ana = element.get("ana")
+    if ana not in here.marks:
+        tokens = marks(element)
+        named = [token.removeprefix("topic:") for token in tokens if token.startswith(("topic:", "topic."))]
+        topic = corpus.topics.get(named[-1], named[-1]) if named else None
+        here.marks[ana] = next((role for role in ROLES if role in tokens), None), topic
+    role, topic = here.marks[ana]
     kind, answers, prompts = _place_in_debate(identity, text, role, speaker[0], standing[0], here)
     place = (identity, here.sitting_id, here.day, here.house, here.section, len(here.ids) - 1)
     n_words = text.count(" ") + 1  # `one_line` leaves one blank a gap
     here.rows.append((*place, *speaker, role, *standing, topic, kind, answers, prompts, text, n_words))
+
+
+def _speaker(element: etree._Element, corpus: Corpus, here: Sitting) -> tuple[tuple, tuple]:
+    """Return (id, name, sex) and (is_government, party code … affiliation rule) of who speaks on this day."""
+    named = element.get("who")
+    if named not in here.speakers:
+        who = dict.fromkeys(filter(None, map(id_of, (named or "").split())))
+        here.speakers[named] = _look_up(list(who), here.day, corpus)
+    speaker, standing = here.speakers[named]
+    if standing[-1] == UNKNOWN_SPEAKER:
+        here.unlisted.append(f"{here.path.name}:{element.sourceline}: who={named!r} is nobody in the corpus's lists")
+    return speaker, standing
+
+
+def _look_up(who: list[str], day: date, corpus: Corpus) -> tuple[tuple, tuple]:
+    party = (None, None, None, UNKNOWN_ORIENTATION)
+    people = [corpus.people[identity] for identity in who if identity in corpus.people]
+    if len(people) < len(who) or not who:
+        return (" ".join(who) or None, None, None), (False, *party, 0, UNKNOWN_SPEAKER if who else "no speaker")
+    if len(people) > 1:  # words that nobody alone has said are no member's and no party's
+        return (" ".join(who), "; ".join(person.name for person in people), None), (False, *party, 0, SEVERAL_SPEAKERS)
+    person = people[0]
+    affiliation, n_candidates, rule, in_government = person.on(day)
+    if affiliation is not None:
+        organisation = corpus.organisations[affiliation.ref]
+        code = organisation.orientation_on(day)
+        if code is None and (behind := person.party_on(day)):  # of a group that states none it is that of the person's party
+            code = corpus.organisations[behind.ref].orientation_on(day)
+        party = organisation.code, organisation.name, code, orientation_name(code)
+    return (who[0], person.name, person.sex), (in_government, *party, n_candidates, rule)
 
 
 def _place_in_debate(
@@ -447,6 +466,17 @@ def _place_in_debate(
         return "speech", [], []
     answered, here.waiting = here.waiting, []
     return "speech", [key for key, _, _ in answered if key], list(dict.fromkeys(words for _, words, _ in answered))
+
+
+# --- what was said ----------------------------------------------------------------------------------------------------
+# What is said about a speech and not in it: these elements' words are never speech.
+_NOT_SPEECH = {TEI + name for name in ("gap", "vocal", "kinesic", "incident", "note", "desc", "head")}
+_BREAKS = {TEI + name for name in ("pb", "lb", "cb", "milestone")}  # of the printed page: they can stand within a word
+_CLOSERS = "”“\"'’)]»"
+_OPENERS = "“„”«\"'‘‚"
+_ENDS = tuple(".!?:;,…—–-")
+_ATTACHED = tuple(".!?:;,)")  # what stands at the end of a word: a part that begins so goes on without a blank
+_PARAGRAPH, _CUT, _PAGE = "paragraph", "cut", "page"  # what parts two pieces of an utterance
 
 
 def utterance_text(element: etree._Element) -> str:
@@ -488,15 +518,12 @@ def _joined(before: str, gap: str, after: str) -> str:
     if after.startswith(_ATTACHED) and not after.startswith(".."):
         return before + after
     goes_on = after.lstrip(_OPENERS)[:1].islower() or after.startswith(_ENDS)
-    return f"{before} {after}" if gap != _PARAGRAPH or goes_on or _is_closed(before) else f"{before}. {after}"
-
-
-def _is_closed(text: str) -> bool:
-    return text.rstrip(_CLOSERS).endswith(_ENDS)
+    is_closed = before.rstrip(_CLOSERS).endswith(_ENDS)
+    return f"{before} {after}" if gap != _PARAGRAPH or goes_on or is_closed else f"{before}. {after}"
 
 
 def _is_hyphenated(before: str, after: str) -> bool:
-    return before.endswith(_HYPHENS) and before[-2:-1].isalpha() and after[:1].islower()
+    return before.endswith(("-", "‐", "¬", "\u00ad")) and before[-2:-1].isalpha() and after[:1].islower()
 
 
 def _speech_text(element: etree._Element) -> str:
@@ -506,7 +533,10 @@ def _speech_text(element: etree._Element) -> str:
     for child in element:
         tail = child.tail or ""
         if child.tag in _BREAKS:
-            said = _over_break(said, tail, child.get("break") == "no")
+            left, right = said.rstrip(), tail.lstrip()
+            if hyphenated := _is_hyphenated(left, right):
+                left = left[:-1]
+            said = left + right if hyphenated or child.get("break") == "no" else said + tail
         elif child.tag in _NOT_SPEECH:
             said += tail if tail.startswith(_ENDS) else f" {tail}"
         else:
@@ -514,103 +544,7 @@ def _speech_text(element: etree._Element) -> str:
     return one_line(said)
 
 
-def _over_break(before: str, after: str, in_word: bool) -> str:
-    left, right = before.rstrip(), after.lstrip()
-    if _is_hyphenated(left, right):
-        return left[:-1] + right
-    return left + right if in_word else before + after
-
-
-def _role_and_topic(ana: str | None, corpus: Corpus, here: Sitting) -> tuple[str | None, str | None]:
-    if ana not in here.marks:
-        tokens = [token.lstrip("#") for token in (ana or "").split()]
-        topics = [token.removeprefix("topic:") for token in tokens if token.startswith(("topic:", "topic."))]
-        role = next((role for role in ROLES if role in tokens), None)
-        here.marks[ana] = role, corpus.topics.get(topics[-1], topics[-1]) if topics else None
-    return here.marks[ana]
-
-
-def _speaker(element: etree._Element, corpus: Corpus, here: Sitting) -> tuple[tuple, tuple]:
-    """Return (id, name, sex) and (is_government, party code … affiliation rule) of who speaks on this day."""
-    named = element.get("who")
-    if named not in here.speakers:
-        who = dict.fromkeys(filter(None, map(id_of, (named or "").split())))
-        here.speakers[named] = _look_up(list(who), here.day, corpus)
-    speaker, standing = here.speakers[named]
-    if standing[-1] == UNKNOWN_SPEAKER:
-        here.unlisted.append(f"{here.path.name}:{element.sourceline}: who={named!r} is nobody in the corpus's lists")
-    return speaker, standing
-
-
-def _look_up(who: list[str], day: date, corpus: Corpus) -> tuple[tuple, tuple]:
-    nobody = (None, None, None, UNKNOWN_ORIENTATION)
-    people = [corpus.people[identity] for identity in who if identity in corpus.people]
-    if len(people) < len(who) or not who:
-        return (" ".join(who) or None, None, None), (False, *nobody, 0, UNKNOWN_SPEAKER if who else "no speaker")
-    if len(people) > 1:  # words that nobody alone has said are no member's and no party's
-        return (" ".join(who), "; ".join(person.name for person in people), None), (False, *nobody, 0, SEVERAL_SPEAKERS)
-    person = people[0]
-    affiliation, n_candidates, rule, in_government = person.on(day)
-    party = nobody if affiliation is None else _party(person, affiliation.ref, day, corpus)
-    return (who[0], person.name, person.sex), (in_government, *party, n_candidates, rule)
-
-
-def _party(person: Person, ref: str, day: date, corpus: Corpus) -> tuple[str, str, str | None, str]:
-    """Return code, name, and orientation's code and name; of a group that states none they are those of the person's party."""
-    organisation = corpus.organisations[ref]
-    code = organisation.orientation_on(day)
-    behind = person.party_on(day) if code is None else None
-    code = corpus.organisations[behind.ref].orientation_on(day) if behind else code
-    return organisation.code, organisation.name, code, orientation_name(code)
-
-
-def _date_of(tree: etree._Element, path: Path) -> date:
-    header = tree.find(f"{TEI}teiHeader")
-    places = ("profileDesc/settingDesc", "fileDesc/sourceDesc") if header is not None else ()
-    for place in places:
-        steps = "/".join(TEI + step for step in place.split("/"))
-        for element in header.iterfind(f"{steps}//{TEI}date"):
-            if element.get("when"):
-                return _checked_date(element.get("when"), path, element.sourceline)
-    match = re.search(r"_(\d{4}-\d{2}-\d{2})", path.name)
-    if match is None:
-        raise CorpusError(path, tree.sourceline, "has no date in settingDesc, sourceDesc or file name")
-    return _checked_date(match.group(1), path, None)
-
-
-def _checked_date(text: str, path: Path, line: int | None) -> date:
-    try:
-        return read_date(text)
-    except ValueError as error:
-        raise CorpusError(path, line, str(error)) from error
-
-
-def _house_of(tree: etree._Element, path: Path, corpus_id: str) -> str | None:
-    """Return the sitting's house, from the sitting and never from who speaks; None in a parliament of one chamber."""
-    names = UK_HOUSES if corpus_id == UK_CORPUS else OTHER_HOUSES
-    declared, organisations = set(), set()
-    for meeting in tree.iterfind(f"{TEI}teiHeader/{TEI}fileDesc/{TEI}titleStmt/{TEI}meeting"):
-        tokens = {token.lstrip("#") for token in meeting.get("ana", "").split()}
-        declared |= {side for side in names if f"parla.{side}" in tokens}
-        organisations.add(UK_HOUSE_ORGS.get(meeting.get("corresp", "").lstrip("#")))
-    evidence = [declared, organisations - {None}]
-    if corpus_id == UK_CORPUS:
-        chambers = [one_line(name.text) for name in tree.iterfind(f"{TEI}teiHeader//{TEI}setting/{TEI}name")]
-        evidence.append({side for word, side in UK_HOUSE_WORDS.items() if path.stem.lower().endswith(f"-{word}")})
-        evidence.append({side for word, side in UK_HOUSE_WORDS.items() if f"{word.title()} Chamber" in chambers})
-    for sides in evidence:
-        if len(sides) == 1:
-            return names[sides.pop()]
-    if corpus_id == UK_CORPUS:
-        raise CorpusError(path, tree.sourceline, "names no house in meeting, file name or setting")
-    return None
-
-
-ON_ERROR = ("stop", "quarantine")
-FILES_A_GROUP = 128  # whose rows become one piece of the table
-logger = logging.getLogger(__name__)
-
-
+# --- all sittings -----------------------------------------------------------------------------------------------------
 def read_corpus(root: Path | str, workers: int = 1, on_error: str = "stop", people: Path | str | None = None) -> "pd.DataFrame":
     """Return the utterances of a corpus in the order of its files, columns as in `COLUMNS`.
 
@@ -624,17 +558,16 @@ def read_corpus(root: Path | str, workers: int = 1, on_error: str = "stop", peop
     """
     if on_error not in ON_ERROR:
         raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(ON_ERROR)}")
-    stop = on_error == "stop"
-    corpus, dropped = open_corpus(Path(root), Path(people) if people else None, stop=stop)
+    corpus, dropped = open_corpus(Path(root), Path(people) if people else None, stop=on_error == "stop")
     pieces: list[pa.Table] = []
     unlisted: list[str] = []
-    seen = _Seen()
+    seen = _Seen(corpus.corpus_id)
     for paths, (outcomes, rows) in _read_groups(corpus, workers):
         start, kept = 0, []
         for path, outcome in zip(paths, outcomes, strict=True):
             broken = isinstance(outcome, CorpusError)
-            error = outcome if broken else seen.clash(path, outcome, corpus.corpus_id)
-            if error and stop:
+            error = outcome if broken else seen.clash(path, outcome)
+            if error and on_error == "stop":
                 raise error
             if error:
                 dropped.append({"id": path.name, "rule": "unreadable file", "text": str(error)})
@@ -644,33 +577,21 @@ def read_corpus(root: Path | str, workers: int = 1, on_error: str = "stop", peop
                 unlisted += outcome.unlisted
             start += 0 if broken else len(outcome.ids)
         pieces += [rows] if len(kept) == len(paths) else kept
-    if unlisted:
-        logger.warning("%d utterances are by nobody whom the corpus lists; the first: %s", len(unlisted), unlisted[0])
-    if corpus.moved:
-        logger.warning("%d files lie elsewhere than the root says; the first: %s", len(corpus.moved), corpus.moved[0])
-    if corpus.not_listed:
-        logger.warning(
-            "%d day files are not in the root's list and not read; the first: %s",
-            len(corpus.not_listed),
-            corpus.not_listed[0],
-        )
+    for told, what in (
+        (unlisted, "utterances are by nobody whom the corpus lists"),
+        (corpus.moved, "files lie elsewhere than the root says"),
+        (corpus.not_listed, "day files are not in the root's list and not read"),
+    ):
+        if told:
+            logger.warning("%d %s; the first: %s", len(told), what, told[0])
     frame = _to_frame(pieces)
-    frame.attrs = {
-        "dropped": dropped,
-        "unlisted": unlisted,
-        "not_listed": corpus.not_listed,
-        "moved": corpus.moved,
-        "corpus_id": corpus.corpus_id,
-        "title": corpus.title,
-        "edition": corpus.edition,
-        "orientation_source": corpus.orientation_source,
-        "n_files": len(corpus.files),
-    }
+    names = ("not_listed", "moved", "corpus_id", "title", "edition", "orientation_source")
+    frame.attrs = {"dropped": dropped, "unlisted": unlisted} | {name: getattr(corpus, name) for name in names}
+    frame.attrs["n_files"] = len(corpus.files)
     return frame
 
 
-@dataclass(frozen=True)
-class _Outcome:
+class _Outcome(NamedTuple):
     """What came of one file beside its rows; compact enough to be handed from process to process."""
 
     ids: list[str]
@@ -680,20 +601,43 @@ class _Outcome:
     unlisted: list[str]
 
 
+class _Seen:
+    """The ids and the (house, day) pairs read so far: both may occur once only."""
+
+    def __init__(self, corpus_id: str):
+        self.is_uk = corpus_id == UK_CORPUS  # other parliaments sit twice on a day
+        self.ids: set[str] = set()
+        self.days: dict[tuple[str | None, date], Path] = {}
+
+    def clash(self, path: Path, outcome: _Outcome) -> CorpusError | None:
+        """Return the error that a file makes beside those before it, None where it makes none and is now one of them."""
+        sitting = outcome.house, outcome.day
+        if self.is_uk and (other := self.days.get(sitting)):
+            line = line_of(path, "when", outcome.day.isoformat())
+            return CorpusError(path, line, f"same house and day as {other.name}; remove one of the two files")
+        again = next((identity for identity in outcome.ids if identity in self.ids), None)
+        if again is not None:
+            return CorpusError(path, line_of(path, XML_ID, again), f"xml:id {again!r} occurs in an earlier file too")
+        self.ids.update(outcome.ids)
+        self.days[sitting] = path
+        return None
+
+
 _Group = tuple[list[_Outcome | CorpusError], "pa.Table"]  # one outcome a file, and the rows of those that could be read
 
 
 def _read_groups(corpus: Corpus, workers: int) -> Iterator[tuple[list[Path], _Group]]:
     """Yield (paths, what came of them) for groups of files in order, whatever the number of processes."""
-    workers = min(workers, len(corpus.files), os.cpu_count() or 1)  # more only fill the memory
+    files = corpus.files
+    workers = min(workers, len(files), os.cpu_count() or 1)  # more only fill the memory
+    size = FILES_A_GROUP if workers <= 1 else max(1, min(16, len(files) // (4 * workers)))
+    groups = [files[start : start + size] for start in range(0, len(files), size)]
     if workers <= 1:
-        groups = _cut(corpus.files, FILES_A_GROUP)
         yield from zip(groups, map(partial(_read_group, corpus), groups), strict=True)
         return
     from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing import get_context
 
-    groups = _cut(corpus.files, max(1, min(16, len(corpus.files) // (4 * workers))))
     # spawn: a notebook's process has threads (torch, pyarrow), and a forked copy of their locks can hang.
     pool = ProcessPoolExecutor(workers - 1, get_context("spawn"), initializer=_start_worker, initargs=(corpus,))
     try:
@@ -714,25 +658,6 @@ def _read_groups(corpus: Corpus, workers: int) -> Iterator[tuple[list[Path], _Gr
         pool.shutdown(cancel_futures=True)
 
 
-def _cut(files: list[Path], size: int) -> list[list[Path]]:
-    return [files[start : start + size] for start in range(0, len(files), size)]
-
-
-def _read_group(corpus: Corpus, paths: list[Path]) -> _Group:
-    outcomes: list[_Outcome | CorpusError] = []
-    batches = []
-    for path in paths:
-        try:
-            here = read_sitting(path, corpus)
-        except CorpusError as error:
-            outcomes.append(error)
-            continue
-        batches.append(_to_batch(here.rows))
-        ids = [row[0] for row in here.rows]
-        outcomes.append(_Outcome(ids, here.day, here.house, here.dropped, here.unlisted))
-    return outcomes, _joined_days(batches)
-
-
 _worker_corpus: Corpus | None = None
 
 
@@ -745,28 +670,31 @@ def _read_in_worker(paths: list[Path]) -> _Group:
     return _read_group(_worker_corpus, paths)
 
 
+def _read_group(corpus: Corpus, paths: list[Path]) -> _Group:
+    import pyarrow as pa
+
+    outcomes: list[_Outcome | CorpusError] = []
+    batches, schema = [], _schema()
+    for path in paths:
+        try:
+            here = read_sitting(path, corpus)
+        except CorpusError as error:
+            outcomes.append(error)
+            continue
+        columns = zip(*here.rows, strict=True) if here.rows else [()] * len(schema)
+        arrays = [pa.array(column, type=kind) for column, kind in zip(columns, schema.types, strict=True)]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        outcomes.append(_Outcome([row[0] for row in here.rows], here.day, here.house, here.dropped, here.unlisted))
+    # One piece: a frame in thousands of pieces is slow, and the small ones leave holes in the memory.
+    return outcomes, pa.Table.from_batches(batches, schema=schema).combine_chunks()
+
+
 def _schema() -> "pa.Schema":
     import pyarrow as pa
 
-    types = dict.fromkeys(COLUMNS, pa.int64()) | dict.fromkeys(TEXT_COLUMNS, pa.large_string())
+    types = dict.fromkeys(COLUMNS, pa.large_string()) | dict.fromkeys(("order", "n_candidate_parties", "n_words"), pa.int64())
     types |= dict.fromkeys(LIST_COLUMNS, pa.list_(pa.string()))
     return pa.schema(types | {"date": pa.date32(), "is_government": pa.bool_()})
-
-
-def _to_batch(rows: list[tuple]) -> "pa.RecordBatch":
-    import pyarrow as pa
-
-    schema = _schema()
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    arrays = [pa.array(column, type=kind) for column, kind in zip(columns, schema.types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _joined_days(batches: "list[pa.RecordBatch]") -> "pa.Table":
-    """The rows of many files in one piece: a frame in thousands of pieces is slow, and the small ones leave holes in the memory."""
-    import pyarrow as pa
-
-    return pa.Table.from_batches(batches, schema=_schema()).combine_chunks()
 
 
 def _to_frame(pieces: "list[pa.Table]") -> "pd.DataFrame":
@@ -775,24 +703,3 @@ def _to_frame(pieces: "list[pa.Table]") -> "pd.DataFrame":
     table = pa.concat_tables([pa.Table.from_batches([], schema=_schema()), *pieces])
     lists = {name: table[name].to_pylist() for name in LIST_COLUMNS}
     return table.drop_columns(list(LIST_COLUMNS)).to_pandas(date_as_object=False).assign(**lists)[list(COLUMNS)]
-
-
-class _Seen:
-    """The ids and the (house, day) pairs read so far: both may occur once only."""
-
-    def __init__(self):
-        self.ids: set[str] = set()
-        self.days: dict[tuple[str | None, date], Path] = {}
-
-    def clash(self, path: Path, outcome: _Outcome, corpus_id: str) -> CorpusError | None:
-        """Return the error that a file makes beside those before it, None where it makes none and is now one of them."""
-        sitting = outcome.house, outcome.day
-        if corpus_id == UK_CORPUS and (other := self.days.get(sitting)):  # other parliaments sit twice on a day
-            line = line_of(path, "when", outcome.day.isoformat())
-            return CorpusError(path, line, f"same house and day as {other.name}; remove one of the two files")
-        again = next((identity for identity in outcome.ids if identity in self.ids), None)
-        if again is not None:
-            return CorpusError(path, line_of(path, XML_ID, again), f"xml:id {again!r} occurs in an earlier file too")
-        self.ids.update(outcome.ids)
-        self.days[sitting] = path
-        return None

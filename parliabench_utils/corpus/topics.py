@@ -1,32 +1,16 @@
-"""EuroVoc's three levels, for classifiers that speak in its terms: concept -> micro-thesaurus -> domain (notebook 02).
+"""The topic of a speech as one of EuroVoc's 21 domains (section 3.1 step 4, Table 4, appendix 9.2; notebook 02).
 
-`eurovoc/concepts.csv` and `eurovoc/microthesauri.csv` hold which is where, as the Publications Office of the European Union
-publishes it. A micro-thesaurus has four digits, of which the first two are its domain.
-
->>> domains_of(["0421", "2841"])
-{'0421': 'Politics', '2841': 'Social Questions'}
-
-CAP topics of the corpus and EuroVoc domains of the benchmark (section 3 step 4, Table 4, appendix 9.2; notebook 02).
+Table 4 maps 13 of the corpus's CAP topics directly; for the rest a classifier decides. `kevlar` asks the REST service of the paper's
+classifier, `transformers` runs a sequence classifier whose labels are EuroVoc concepts, micro-thesauri or domains, `embedding`
+compares the speech and its heading with written descriptions of the domains and needs no network and no training. On the embedded
+corpus's directly mapped categories `embedding` finds the mapped domain in 67 % of the speeches: 69 % where weights and words were
+chosen (half of the debates), 65 % in the other half; guessing finds 5 %. On real speeches under headings that we labelled by hand
+it is right in 76 % (`python -m benchmarks.topics`).
 
 >>> CAP_TO_EUROVOC["Transportation"], CAP_TO_EUROVOC["Health"]
 ('Transport', None)
-
-Three ways to find the EuroVoc domain of a speech that no direct mapping reaches (section 3.1 step 4; notebook 02).
-
-`kevlar` asks the REST service of the paper's classifier, `transformers` runs a sequence classifier whose labels are EuroVoc
-concepts, micro-thesauri or domains, `embedding` compares the speech with written descriptions of the domains and needs no network
-and no training. All three are called in the same way.
-
 >>> classifier = topic_classifier("kevlar", url="http://localhost:8000", model="english")        # doctest: +SKIP
 >>> classifier.classify(["I thank the Minister for the new trains."], ["Rail Services"])         # doctest: +SKIP
-
-The offline topic classifier: a speech and its heading beside EuroVoc's 21 domains, by sentence embedding (notebook 02).
-
-It needs no training data. On the embedded corpus's directly mapped categories it finds the mapped domain in 67 % of the
-speeches: 69 % where weights and words were chosen (half of the debates), 65 % in the other half. Guessing finds 5 %.
-On real speeches under headings that we labelled by hand it is right in 76 % (`python -m benchmarks.topics`).
-
->>> EmbeddingTopics(SentenceEncoder()).classify(["More trains, fewer cars."], ["Rail Services"])      # doctest: +SKIP
 """
 
 import csv
@@ -34,8 +18,9 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -49,8 +34,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-
-FOLDER = Path(__file__).parent / "eurovoc"
 DOMAIN_CODES = {  # in Table 11's words
     "04": "Politics",
     "08": "International Relations",
@@ -74,24 +57,62 @@ DOMAIN_CODES = {  # in Table 11's words
     "72": "Geography",
     "76": "International Organisations",
 }
+EUROVOC_DOMAINS = tuple(sorted(DOMAIN_CODES.values()))
+# ParlaMint-taxonomy-topic (5.0): id -> CAP major topic, and its domain where Table 4 maps it. `argic` is upstream's spelling.
+_CAP = {
+    "argic": ("Agriculture", "Agriculture, Forestry and Fisheries"),
+    "civil": ("Civil Rights", None),
+    "cultu": ("Culture", None),
+    "defen": ("Defense", None),
+    "domes": ("Domestic Commerce", None),
+    "educa": ("Education", "Education and Communications"),
+    "energ": ("Energy", "Energy"),
+    "envir": ("Environment", "Environment"),
+    "trade": ("Foreign Trade", "Trade"),
+    "gover": ("Government Operations", "Politics"),
+    "healt": ("Health", None),
+    "housi": ("Housing", None),
+    "immig": ("Immigration", None),
+    "inter": ("International Affairs", "International Relations"),
+    "labor": ("Labor", "Employment and Working Conditions"),
+    "lawcr": ("Law and Crime", "Law"),
+    "macro": ("Macroeconomics", "Economics"),
+    "mixed": ("Mix", None),
+    "other": ("Other", None),
+    "lands": ("Public Lands", None),
+    "welfa": ("Social Welfare", "Social Questions"),
+    "techn": ("Technology", "Production, Technology and Research"),
+    "trans": ("Transportation", "Transport"),
+}
+CAP_TOPICS = {key: name for key, (name, _) in _CAP.items()}
+CAP_TO_EUROVOC = dict(_CAP.values())  # Table 4: 13 direct mappings; None = the classifier decides
+UNREACHABLE = tuple(name for name in EUROVOC_DOMAINS if name not in CAP_TO_EUROVOC.values())  # by a direct mapping: eight of 21
+
+
+# --- EuroVoc's three levels: concept -> micro-thesaurus -> domain -------------------------------------------------------
+def _table(name: str) -> list[list[str]]:
+    """The rows of a file in `eurovoc/`: the levels as the Publications Office of the European Union publishes them."""
+    with (Path(__file__).parent / "eurovoc" / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))[1:]
 
 
 @lru_cache
 def microthesauri() -> dict[str, str]:
-    """Code of each of the 127 micro-thesauri -> its name: `0421` -> `parliament`."""
-    return {row[0]: row[1] for row in _read("microthesauri.csv")}
+    """Code of each of the 127 micro-thesauri -> its name: `0421` -> `parliament`; the first two digits are its domain."""
+    return {row[0]: row[1] for row in _table("microthesauri.csv")}
 
 
 @lru_cache
 def concepts() -> dict[str, str]:
     """Id of each concept, and its English name in lower case, -> code of its micro-thesaurus, one where it has several."""
-    rows = _read("concepts.csv")
+    rows = _table("concepts.csv")
     return {name.casefold(): code for _, code, name in rows} | {concept: code for concept, code, _ in rows}
 
 
-def _read(name: str) -> list[list[str]]:
-    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))[1:]
+@lru_cache
+def domain_descriptions() -> dict[str, str]:
+    """Our own sentence on each domain, in Westminster's words."""
+    return dict(_table("descriptions.csv"))
 
 
 def domains_of(labels: Collection[str]) -> dict[str, str | None]:
@@ -99,68 +120,31 @@ def domains_of(labels: Collection[str]) -> dict[str, str | None]:
 
     All labels are of one level, the one that knows most of them: `1011` is a concept beside `1031` and a micro-thesaurus beside
     `1016`. Domains and micro-thesauri may be codes, names or both (`10 EUROPEAN UNION`), concepts ids, URIs or names.
+
+    >>> domains_of(["0421", "2841"])
+    {'0421': 'Politics', '2841': 'Social Questions'}
     """
     keys = {label: label.strip().rsplit("/", 1)[-1].casefold() for label in labels}
-    levels = (_names(DOMAIN_CODES), _names(microthesauri()), concepts())
-    known = max(levels, key=lambda level: sum(key in level for key in keys.values()))
+    levels = [
+        {way.casefold(): code for code, name in level.items() for way in (code, name, f"{code} {name}")}
+        for level in (DOMAIN_CODES, microthesauri())
+    ]
+    known = max([*levels, concepts()], key=lambda level: sum(key in level for key in keys.values()))
     return {label: DOMAIN_CODES.get(known[key][:2]) if key in known else None for label, key in keys.items()}
 
 
-def _names(level: dict[str, str]) -> dict[str, str]:
-    """Each way to write a code or its name -> the code."""
-    ways = [(way.casefold(), code) for code, name in level.items() for way in (code, name, f"{code} {name}")]
-    return dict(ways)
+# --- which speeches are mapped, which classified ----------------------------------------------------------------------
+class TopicClassifier(Protocol):
+    """What `assign_topics` needs: a name for `topic_method`, what fixes an answer, and the answers."""
+
+    name: str
+    signature: str
+
+    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> "pd.DataFrame":
+        """Columns `topic` (domain, None where there is none) and `score`, a row a text; `titles` are the debates' headings."""
 
 
-# ParlaMint-taxonomy-topic (5.0): id -> CAP major topic. `argic` is upstream's spelling.
-CAP_TOPICS = {
-    "argic": "Agriculture",
-    "civil": "Civil Rights",
-    "cultu": "Culture",
-    "defen": "Defense",
-    "domes": "Domestic Commerce",
-    "educa": "Education",
-    "energ": "Energy",
-    "envir": "Environment",
-    "trade": "Foreign Trade",
-    "gover": "Government Operations",
-    "healt": "Health",
-    "housi": "Housing",
-    "immig": "Immigration",
-    "inter": "International Affairs",
-    "labor": "Labor",
-    "lawcr": "Law and Crime",
-    "macro": "Macroeconomics",
-    "mixed": "Mix",
-    "other": "Other",
-    "lands": "Public Lands",
-    "welfa": "Social Welfare",
-    "techn": "Technology",
-    "trans": "Transportation",
-}
-
-_DIRECT = {
-    "Energy": "Energy",
-    "Environment": "Environment",
-    "Transportation": "Transport",
-    "Foreign Trade": "Trade",
-    "Government Operations": "Politics",
-    "International Affairs": "International Relations",
-    "Labor": "Employment and Working Conditions",
-    "Law and Crime": "Law",
-    "Agriculture": "Agriculture, Forestry and Fisheries",
-    "Education": "Education and Communications",
-    "Macroeconomics": "Economics",
-    "Social Welfare": "Social Questions",
-    "Technology": "Production, Technology and Research",
-}
-# Table 4: 13 direct mappings; None = the classifier decides.
-CAP_TO_EUROVOC = {name: _DIRECT.get(name) for name in CAP_TOPICS.values()}
-EUROVOC_DOMAINS = tuple(sorted(DOMAIN_CODES.values()))
-UNREACHABLE = tuple(name for name in EUROVOC_DOMAINS if name not in _DIRECT.values())  # by a direct mapping: eight of 21
-
-
-def assign_topics(speeches: "pd.DataFrame", classifier: "TopicClassifier", classify_all: bool = False) -> "pd.DataFrame":
+def assign_topics(speeches: "pd.DataFrame", classifier: TopicClassifier, classify_all: bool = False) -> "pd.DataFrame":
     """Return `speeches` (columns `cap_topic`, `text`, `section`) with `topic`, `topic_method` and `topic_score`.
 
     Method `direct` is a mapping of Table 4 (score 1), else it is the classifier's name and the score is its own. `classify_all`
@@ -176,17 +160,16 @@ def assign_topics(speeches: "pd.DataFrame", classifier: "TopicClassifier", class
     return topics.astype({"topic_score": float})
 
 
-def _classify(speeches: "pd.DataFrame", classifier: "TopicClassifier") -> "pd.DataFrame":
+def _classify(speeches: "pd.DataFrame", classifier: TopicClassifier) -> "pd.DataFrame":
     return classifier.classify(speeches["text"].tolist(), speeches["section"].fillna("").tolist())
 
 
-def second_opinion(speeches: "pd.DataFrame", classifier: "TopicClassifier", at_most: int, seed: int) -> "pd.DataFrame":
+def second_opinion(speeches: "pd.DataFrame", classifier: TopicClassifier, at_most: int, seed: int) -> "pd.DataFrame":
     """Return what the classifier says of speeches that Table 4 maps directly: columns `cap_topic`, `direct`, `classified`.
 
     At most `at_most` of them, drawn by `seed`, in the corpus's order. An empty frame for a corpus without topics.
     """
-    mapped = speeches[["cap_topic", "text", "section"]].assign(direct=speeches["cap_topic"].map(_DIRECT))
-    mapped = mapped[mapped["direct"].notna()]
+    mapped = speeches.assign(direct=speeches["cap_topic"].map(CAP_TO_EUROVOC)).dropna(subset="direct")
     sample = mapped.sample(min(at_most, len(mapped)), random_state=seed).sort_index()
     classified = _classify(sample, classifier)["topic"].to_numpy() if len(sample) else []
     return sample[["cap_topic", "direct"]].assign(classified=classified).reset_index(drop=True)
@@ -232,24 +215,17 @@ def agreement(opinions: "pd.DataFrame") -> dict[str, float]:
     }
 
 
+# --- the classifiers --------------------------------------------------------------------------------------------------
 CLASSIFIERS = ("embedding", "kevlar", "transformers")
 RULES = ("best", "sum")  # the domain of the best concept (the paper's), or the one whose concepts' scores sum highest
 KEVLAR_TOKEN = "KEVLAR_TOKEN"  # environment variable: a secret belongs in no parameter file and no manifest
 TIMEOUT = 120  # seconds an answer may take
+HEADING = 0.6  # weight of the heading beside the speech's 1 - 0.6: a speech takes its heading for granted
+MICROTHESAURI = 0.5  # weight of the names of a domain's micro-thesauri beside our own sentence's 1
 Found = tuple[str | None, float]  # domain and score
 
 
-class TopicClassifier(Protocol):
-    """What `topics.assign_topics` needs: a name for `topic_method`, what fixes an answer, and the answers."""
-
-    name: str
-    signature: str
-
-    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> "pd.DataFrame":
-        """Columns `topic` (domain, None where there is none) and `score`, a row a text; `titles` are the debates' headings."""
-
-
-def topic_classifier(name: str, encoder: Any = None, url: str = "", model: str = "", rule: str = "best"):
+def topic_classifier(name: str, encoder: Any = None, url: str = "", model: str = "", rule: str = "best") -> TopicClassifier:
     """The classifier `name`. `encoder` is for embedding, `url` and `model` for kevlar, `model` (path or id) for transformers.
 
     Raises ValueError where what the classifier needs is not given.
@@ -261,6 +237,54 @@ def topic_classifier(name: str, encoder: Any = None, url: str = "", model: str =
     if not model or (name == "kevlar" and not url):
         raise ValueError(f"topic classifier {name} needs topic_model{' and topic_url' if name == 'kevlar' else ''}")
     return KevlarTopics(url.rstrip("/"), model, rule) if name == "kevlar" else TransformersTopics(model, rule)
+
+
+@dataclass(frozen=True)
+class EmbeddingTopics:
+    """`encoder` gives unit rows for texts (a `SentenceEncoder`). A speech's topic depends on nothing but itself and its heading."""
+
+    encoder: Any
+    name: str = field(default="embedding", init=False)
+
+    @property
+    def signature(self) -> str:
+        """The encoder and the weights."""
+        return f"embedding:{self.encoder.signature}|heading:{HEADING}|microthesauri:{MICROTHESAURI}"
+
+    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> "pd.DataFrame":
+        """Columns `topic`, `score`: the domain nearest to text and heading. There is no threshold: the best one wins.
+
+        The score is a weighted mean of two cosines with the centred domain, in [-1, 1]. A text without an embedding gets None, NaN.
+        """
+        import numpy as np
+        import pandas as pd
+
+        if not len(texts):
+            return pd.DataFrame({"topic": pd.Series(dtype=object), "score": pd.Series(dtype=float)})
+        domains = self._domains().T
+        spoken, headed = (np.asarray(self.encoder.encode(list(part))) @ domains for part in (texts, titles))
+        scores = (1 - HEADING) * spoken + HEADING * np.nan_to_num(headed)  # (n_texts, 21)
+        best = np.nan_to_num(scores, nan=-1.0).argmax(axis=1)
+        topics = np.array(EUROVOC_DOMAINS, dtype=object)[best]
+        topics[np.isnan(scores).any(axis=1)] = None
+        return pd.DataFrame({"topic": pd.Series(topics, dtype=object), "score": scores[np.arange(len(scores)), best].round(6)})
+
+    def _domains(self) -> "np.ndarray":
+        """A unit vector for each domain, shape (21, dimension): our sentence and EuroVoc's names, less what all domains share.
+
+        Without that last step a sentence of a general kind (European Union) attracts whatever is said in Parliament.
+        """
+        import numpy as np
+
+        def unit(rows: "np.ndarray") -> "np.ndarray":
+            return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+        codes = {name: code for code, name in DOMAIN_CODES.items()}
+        names = [[label for key, label in microthesauri().items() if key[:2] == codes[domain]] for domain in EUROVOC_DOMAINS]
+        known = [unit(np.asarray(self.encoder.encode(labels)).mean(axis=0)) for labels in names]
+        ours = np.asarray(self.encoder.encode([domain_descriptions()[domain] for domain in EUROVOC_DOMAINS]))
+        both = unit(ours + MICROTHESAURI * np.stack(known))
+        return unit(both - both.mean(axis=0))
 
 
 @dataclass(frozen=True)
@@ -300,14 +324,7 @@ class KevlarTopics:
     def _ask(self, client: Any, text: str, title: str) -> Found:
         import httpx
 
-        body = {
-            "text": text,
-            "title": title,
-            "model": self.model,
-            "top_k": self.top_k,
-            "threshold": 0.0,
-            "greedy": False,
-        }
+        body = {"text": text, "title": title, "model": self.model, "top_k": self.top_k, "threshold": 0.0, "greedy": False}
         try:
             reply = client.post(f"{self.url}/api/predict", json=body)
         except httpx.TransportError as error:
@@ -320,16 +337,15 @@ class KevlarTopics:
 
 def _kevlar_scores(reply: Any) -> list[Found]:
     """(domain, score) of each concept in an answer; the domain from the answer itself, else from our table."""
+    found = []
     try:
-        rows = [(str(row["label"]), float(row["score"]), _code(row, "do"), _code(row, "mt")) for row in reply.json()]
-    except (ValueError, TypeError, KeyError) as error:
+        for row in reply.json():
+            levels = [(row.get(level) or {}).get("label") for level in ("do", "mt")]
+            code = next(filter(None, levels), None) or concepts().get(str(row["label"]), "")
+            found.append((DOMAIN_CODES.get(str(code)[:2]), float(row["score"])))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{reply.url}: expected a list of label and score, got {reply.text[:200]!r}") from error
-    codes = [(do or mt or concepts().get(label, ""))[:2] for label, _, do, mt in rows]
-    return [(DOMAIN_CODES.get(code), score) for code, (_, score, _, _) in zip(codes, rows, strict=True)]
-
-
-def _code(row: dict[str, Any], level: str) -> str:
-    return str((row.get(level) or {}).get("label") or "")
+    return found
 
 
 @dataclass(frozen=True)
@@ -402,7 +418,7 @@ def _choose(scores: list[Found], rule: str) -> Found:
     return max(totals.items(), key=lambda item: item[1]) if totals else (None, float("nan"))
 
 
-def _remembered(signature: str, texts: Sequence[str], titles: Sequence[str], answer: Any) -> "pd.DataFrame":
+def _remembered(signature: str, texts: Sequence[str], titles: Sequence[str], answer: Callable) -> "pd.DataFrame":
     """`answer` for what the cache lacks. A text is not asked twice, whatever happens to the run in between.
 
     The file keeps its `.partial` ending: it is never complete. A second process waits until the first one has its answers.
@@ -411,152 +427,38 @@ def _remembered(signature: str, texts: Sequence[str], titles: Sequence[str], ans
     from filelock import FileLock
 
     keys = [_digest(f"{title}\n{text}") for text, title in zip(texts, titles, strict=True)]
-    items = {key: item for key, *item in zip(keys, texts, titles, strict=True) if item[0].strip()}
+    items = {key: (text, title) for key, text, title in zip(keys, texts, titles, strict=True) if text.strip()}
     path = cache_folder("topics") / f"{_digest(signature)[:16]}-v2.jsonl"
     with FileLock(f"{path}.lock"):
         _drop_damaged(path.with_name(f"{path.name}.partial"))
-        known = _answered(path, items, answer)
+        with ResumableJsonl(path, key=("sha256",)) as log:
+            missing = {key: item for key, item in items.items() if (key,) not in log.done}
+            answers = zip(missing, answer(list(missing.values())), strict=True)
+            for key, (topic, score) in progress(answers, "Topics", total=len(missing)):
+                found = {"sha256": key, "topic": topic, "score": None if score != score else float(score)}  # NaN: as JSON has it
+                log.append(found | {"check": _check(found)})
+            known = {row["sha256"]: (row["topic"], row["score"]) for row in log.rows}
     frame = pd.DataFrame([known.get(key, (None, None)) for key in keys], columns=["topic", "score"], dtype=object)
     return frame.assign(score=frame["score"].astype(float).round(6))
-
-
-def _answered(path: Path, items: dict[str, list[str]], answer: Any) -> dict[str, Found]:
-    """Answers by key, those that the file lacks asked for and added to it."""
-    with ResumableJsonl(path, key=("sha256",)) as log:
-        missing = {key: tuple(item) for key, item in items.items() if (key,) not in log.done}
-        answers = zip(missing, answer(list(missing.values())), strict=True)
-        for key, (topic, score) in progress(answers, "Topics", total=len(missing)):
-            kept = None if score != score else float(score)  # as JSON has it
-            log.append({"sha256": key, "topic": topic, "score": kept, "check": _check(key, topic, kept)})
-        return {row["sha256"]: (row["topic"], row["score"]) for row in log.rows}
-
-
-def _check(*answer: Any) -> str:
-    """Of a key and its answer, so that a changed line is found."""
-    return _digest(json.dumps(answer))[:16]
 
 
 def _drop_damaged(file: Path) -> None:
     """Take lines out of a cache file that are not what their hash says: they are asked for again."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
-    sound = list(dict.fromkeys(line for line in lines if _is_sound(line)))
+    sound: dict[str, None] = {}
+    for line in lines:
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            row = json.loads(line)
+            sound |= {line: None} if row["check"] == _check(row) else {}
     if len(sound) < len(lines):
         warnings.warn(f"{len(lines) - len(sound)} cached topics are damaged and are asked for again", stacklevel=2)
         write_text(file, "".join(line + "\n" for line in sound))
 
 
-def _is_sound(line: str) -> bool:
-    try:
-        row = json.loads(line)
-        return row["check"] == _check(row["sha256"], row["topic"], row["score"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return False
+def _check(row: dict[str, Any]) -> str:
+    """Of a key and its answer, so that a changed line is found."""
+    return _digest(json.dumps([row["sha256"], row["topic"], row["score"]]))[:16]
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-HEADING = 0.6  # weight of the heading beside the speech's 1 - 0.6: a speech takes its heading for granted
-MICROTHESAURI = 0.5  # weight of the names of a domain's micro-thesauri beside our own sentence's 1
-
-# Our own sentence on each domain, in Westminster's words.
-DOMAIN_DESCRIPTIONS = {
-    "Agri-Foodstuffs": ("Food and drink: food safety and labelling, nutrition, meat, dairy, sugar, beverages, supermarkets."),
-    "Agriculture, Forestry and Fisheries": ("Farmers, farm payments, livestock, crops, forests, fishing fleets and quotas."),
-    "Business and Competition": (
-        "Companies, small firms, high street shops, insolvency, corporate governance, monopolies, consumer protection and tourism."
-    ),
-    "Economics": (
-        "The economy: growth, inflation, the cost of living, household incomes, productivity, regional "
-        "policy, levelling up, economic forecasts."
-    ),
-    "Education and Communications": (
-        "Schools, universities, teachers, children's learning, the press, broadcasting, the BBC, the internet, arts and libraries."
-    ),
-    "Employment and Working Conditions": ("Jobs, unemployment, wages, the minimum wage, trade unions, strikes, workers' rights."),
-    "Energy": ("Electricity, gas and oil supply, nuclear power, wind and solar power, fracking, household energy bills."),
-    "Environment": ("Climate change, net zero, pollution, water and air quality, waste, nature, wildlife and floods."),
-    "European Union": ("Brexit and the European Union: the withdrawal agreement, EU law, the single market, the Commission."),
-    "Finance": ("Banks, financial services, taxation, insurance, stock markets, the Treasury's Budget, public borrowing and debt."),
-    "Geography": ("Particular places: Scotland, Wales, Northern Ireland, English regions, towns, islands and coasts."),
-    "Industry": ("Manufacturing: steel, cars, chemicals, aerospace, shipbuilding, textiles, construction, house building."),
-    "International Organisations": (
-        "The United Nations, NATO, the World Health Organisation, the Council of Europe and the Commonwealth as bodies."
-    ),
-    "International Relations": (
-        "Foreign affairs, war, the armed forces and defence, diplomacy, sanctions, overseas aid, human rights "
-        "abroad, refugees from conflicts."
-    ),
-    "Law": (
-        "Courts, judges, the police, crime, prisons, sentencing, legal aid, justice and the rule of law, "
-        "civil rights, equality and discrimination."
-    ),
-    "Politics": (
-        "Parliament, elections, voting, ministers, the civil service, local councils, devolution, the "
-        "constitution, parliamentary procedure."
-    ),
-    "Production, Technology and Research": (
-        "Technology, artificial intelligence, data, innovation, research funding, patents, digital infrastructure."
-    ),
-    "Science": ("Natural sciences and the humanities: physics, biology, medicine as a science, space, history, archaeology."),
-    "Social Questions": (
-        "Hospitals, the NHS, doctors and nurses, social care and carers, Universal Credit, benefits, pensions "
-        "and poverty, housing and homelessness, families, disabled people, migration, sport, culture and "
-        "religion."
-    ),
-    "Trade": "Imports and exports, customs, tariffs, trade agreements, retail markets and international trade.",
-    "Transport": "Railways, trains, buses, roads, cycling, airports, aviation, ports, ferries and shipping.",
-}
-
-
-@dataclass(frozen=True)
-class EmbeddingTopics:
-    """`encoder` gives unit rows for texts (a `SentenceEncoder`). A speech's topic depends on nothing but itself and its heading."""
-
-    encoder: Any
-    name: str = field(default="embedding", init=False)
-
-    @property
-    def signature(self) -> str:
-        """The encoder and the weights."""
-        return f"embedding:{self.encoder.signature}|heading:{HEADING}|microthesauri:{MICROTHESAURI}"
-
-    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> "pd.DataFrame":
-        """Columns `topic`, `score`: the domain nearest to text and heading. There is no threshold: the best one wins.
-
-        The score is a weighted mean of two cosines with the centred domain, in [-1, 1]. A text without an embedding gets None, NaN.
-        """
-        import numpy as np
-        import pandas as pd
-
-        if not len(texts):
-            return pd.DataFrame({"topic": pd.Series(dtype=object), "score": pd.Series(dtype=float)})
-        domains = self._domains().T
-        spoken, headed = (np.asarray(self.encoder.encode(list(part))) @ domains for part in (texts, titles))
-        scores = (1 - HEADING) * spoken + HEADING * np.nan_to_num(headed)  # (n_texts, 21)
-        missing = np.isnan(scores).any(axis=1)
-        best = np.nan_to_num(scores, nan=-1.0).argmax(axis=1)
-        names = list(DOMAIN_DESCRIPTIONS)
-        topics = [None if gone else names[index] for gone, index in zip(missing, best, strict=True)]
-        return pd.DataFrame({"topic": pd.Series(topics, dtype=object), "score": scores[np.arange(len(scores)), best].round(6)})
-
-    def _domains(self) -> "np.ndarray":
-        """A unit vector for each domain, shape (21, dimension): our sentence and EuroVoc's names, less what all domains share.
-
-        Without that last step a sentence of a general kind (European Union) attracts whatever is said in Parliament.
-        """
-        import numpy as np
-
-        codes = {name: code for code, name in DOMAIN_CODES.items()}
-        names = [[label for key, label in microthesauri().items() if key[:2] == codes[domain]] for domain in DOMAIN_DESCRIPTIONS]
-        known = [_unit(np.asarray(self.encoder.encode(labels)).mean(axis=0)) for labels in names]
-        ours = np.asarray(self.encoder.encode(list(DOMAIN_DESCRIPTIONS.values())))
-        both = _unit(ours + MICROTHESAURI * np.stack(known))
-        return _unit(both - both.mean(axis=0))
-
-
-def _unit(rows: "np.ndarray") -> "np.ndarray":
-    import numpy as np
-
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)

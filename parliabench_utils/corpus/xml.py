@@ -33,11 +33,18 @@ class MissingFile(CorpusError):
 
 def read_xml(path: Path) -> etree._Element:
     """Return the root element of `path`; raises CorpusError for broken XML and for any document type declaration."""
+    options = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False, "remove_pis": True}
     try:
         data = path.read_bytes()
         if not data.strip():
             raise CorpusError(path, None, "is empty; unpack the archive again, or fetch the file anew")
-        root = _parse(data)
+        try:
+            root = etree.fromstring(data, etree.XMLParser(**options))
+        except etree.XMLSyntaxError as error:
+            if "is not an NCName" not in error.msg:
+                raise
+            # Draft roots write `xml:id="#party.CON"`: read them without the parser's check of ids.
+            root = etree.fromstring(data, etree.XMLParser(collect_ids=False, **options))
     except etree.XMLSyntaxError as error:
         raise CorpusError(path, error.lineno, f"{_problem(error.msg)} ({error.msg.split(', line ')[0]})") from error
     except OSError as error:
@@ -48,19 +55,7 @@ def read_xml(path: Path) -> etree._Element:
     return root
 
 
-def _parse(data: bytes) -> etree._Element:
-    options = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False, "remove_pis": True}
-    try:
-        return etree.fromstring(data, etree.XMLParser(**options))
-    except etree.XMLSyntaxError as error:
-        if "is not an NCName" not in error.msg:
-            raise
-        # Draft roots write `xml:id="#party.CON"`: read them without the parser's check of ids.
-        return etree.fromstring(data, etree.XMLParser(collect_ids=False, **options))
-
-
 def _problem(message: str) -> str:
-    """Return in one word group what libxml2's message is about."""
     if "encoding" in message.lower() or "not proper UTF-8" in message:
         return "wrong encoding; save the file as UTF-8"
     if message.startswith("ID ") and "already defined" in message:
@@ -89,6 +84,11 @@ def resolve_href(href: str, tree_file: Path, folder: Path, line: int | None = No
 def id_of(reference: str | None) -> str | None:
     """Return the id that a reference (`#id`, `persons.xml#id`) points to, None for none."""
     return reference.strip().rpartition("#")[2] or None if reference else None
+
+
+def marks(element: etree._Element) -> list[str]:
+    """Return what an element's `ana` points to."""
+    return [token.lstrip("#") for token in element.get("ana", "").split()]
 
 
 def one_line(text: str | None) -> str:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from parliabench_utils.corpus.dataset import (
     DATA_FILES,
-    PAPER_KEYS,
     SPLITS,
     KeepRules,
     closest_copies,
@@ -32,6 +31,7 @@ from parliabench_utils.corpus.dataset import (
 )
 from parliabench_utils.corpus.overview import dataset_numbers
 from parliabench_utils.corpus.prompts import Contexts, PromptRules, choose_references, draw_prompts
+from parliabench_utils.results.release import PAPER_KEYS
 from parliabench_utils.run.artefacts import write_csv, write_jsonl
 from tests.corpus.corpus_files import LetterEncoder
 
@@ -203,10 +203,10 @@ def test_a_parliament_of_one_house_has_prompts_too():
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 60), st.integers(0, 4), st.integers(0, 50))
 def test_places_always_add_up(n, least, seed):
-    from parliabench_utils.corpus.prompts import _share_out
+    from parliabench_utils.corpus.prompts import share_out
 
     pool = pd.DataFrame(to_records(with_topics(speeches(60, seed))))
-    places = _share_out(pool, n, least if n >= 12 else 0)
+    places = share_out(pool, n, least if n >= 12 else 0)
     assert sum(places.values()) == n and min(places.values()) >= 0
 
 

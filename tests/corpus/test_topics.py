@@ -13,11 +13,11 @@ from parliabench_utils.corpus import topics
 from parliabench_utils.corpus.people import ORIENTATION_SCALE
 from parliabench_utils.corpus.topics import (
     DOMAIN_CODES,
-    DOMAIN_DESCRIPTIONS,
     KEVLAR_TOKEN,
     EmbeddingTopics,
     KevlarTopics,
     concepts,
+    domain_descriptions,
     domains_of,
     microthesauri,
     topic_classifier,
@@ -55,7 +55,7 @@ def test_table_4_and_the_scale():
 def test_names_are_the_papers():
     from parliabench_utils.results.paper import published
 
-    assert set(published(11)["topic"]) == set(topics.EUROVOC_DOMAINS) == set(DOMAIN_DESCRIPTIONS)
+    assert set(published(11)["topic"]) == set(topics.EUROVOC_DOMAINS) == set(domain_descriptions())
     table = published(4).set_index("cap_category")["eurovoc_domain"]
     renamed = {"Economy": "Economics", "Agriculture, Forestry, Fisheries": "Agriculture, Forestry and Fisheries"}
     for name, domain in topics.CAP_TO_EUROVOC.items():
@@ -87,7 +87,7 @@ def test_labels_of_any_level_have_a_domain(labels, domains):
 
 # --- which speeches are classified ------------------------------------------------------------------------------------
 def test_topics_are_mapped_or_classified():
-    transport = DOMAIN_DESCRIPTIONS["Transport"]
+    transport = domain_descriptions()["Transport"]
     rows = [("Energy", "zzz", "z"), ("Health", transport, transport), (None, "x", None)]
     frame = pd.DataFrame(rows, columns=["cap_topic", "text", "section"], index=[5, 7, 9])
     classifier = EmbeddingTopics(WordEncoder())
@@ -102,7 +102,7 @@ def test_what_a_direct_mapping_costs():
     rows = [
         ("Energy", "Energy", "Energy"),
         ("Energy", "Energy", "Finance"),
-        ("Labor", topics._DIRECT["Labor"], "Economics"),
+        ("Labor", topics.CAP_TO_EUROVOC["Labor"], "Economics"),
     ]
     opinions = pd.DataFrame(rows, columns=["cap_topic", "direct", "classified"])
     cost = topics.direct_cost(opinions).set_index("cap_category")
@@ -129,9 +129,9 @@ def test_a_second_opinion_is_a_sample_of_mapped_speeches():
 # --- the embedding classifier -----------------------------------------------------------------------------------------
 def test_embedding_depends_on_the_speech_alone_and_knows_no_empty_text():
     classifier = EmbeddingTopics(WordEncoder())
-    texts, titles = [*DOMAIN_DESCRIPTIONS.values(), ""], [*DOMAIN_DESCRIPTIONS.values(), "Health"]
+    texts, titles = [*domain_descriptions().values(), ""], [*domain_descriptions().values(), "Health"]
     found = classifier.classify(texts, titles)
-    assert found["topic"].tolist() == [*DOMAIN_DESCRIPTIONS, None] and np.isnan(found["score"].iat[-1])
+    assert found["topic"].tolist() == [*domain_descriptions(), None] and np.isnan(found["score"].iat[-1])
     assert classifier.classify(texts[3:4], titles[3:4])["score"].iat[0] == found["score"].iat[3]
     assert classifier.classify(texts[:1], [""])["topic"].notna().all()
 
