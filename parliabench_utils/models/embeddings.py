@@ -73,7 +73,7 @@ def from_hub(kind: Any, name: Path | str, **settings: Any) -> Any:
 
 
 def load_encoder(name: str) -> tuple[Any, Any, str]:
-    """Tokeniser, float32 model in eval mode, and a fingerprint of the weights (a sha256 or the hub's commit). OSError as `from_hub`."""
+    """Tokeniser, float32 model in eval mode, and a fingerprint of the weights (a sha256 or the hub's commit)."""
     from transformers import AutoModel, AutoTokenizer
 
     folder = encoder_folder(name)
