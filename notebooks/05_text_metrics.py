@@ -380,7 +380,8 @@ columns = [
 ]
 columns = ["PPL", *columns, "BERTScore P", "BERTScore R", "BERTScore F1", "MoverScore", "n_tokens", "n_truncated"]
 columns += [f"truncated {metric}" for metric in cut]
-write_scores(this_run, speeches, columns, signatures)
+read_by_08 = {"Self-BLEU": {"group": p.self_bleu_group, "max_n": p.self_bleu_n}}  # it is taken again among the compared speeches
+write_scores(this_run, speeches, columns, signatures | {"settings": read_by_08})
 if this_run.writes_summary:
     write_csv(this_run.stage_folder() / "summary/correlations.csv", correlations(speeches, [*shown, "n_words"]))
 this_run.note("signatures", signatures)

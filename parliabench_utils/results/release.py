@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS, Metric
-from parliabench_utils.results.scores import SET, generated
+from parliabench_utils.results.scores import PROMPT_COLUMNS, PUBLISHED, SET, SPEECH_COLUMNS, generated, imported_scores
 from parliabench_utils.results.statistics import speech_difficulty
 from parliabench_utils.run.artefacts import (
     PLAIN_NUMBER,
@@ -37,13 +37,12 @@ from parliabench_utils.run.artefacts import (
     parse_row,
     printable,
     read_jsonl,
-    write_csv,
     write_json,
     write_jsonl,
     write_parquet,
     write_text,
 )
-from parliabench_utils.run.params import plain_name, read_given_text, read_profile
+from parliabench_utils.run.params import plain_name, read_given_text
 from parliabench_utils.run.project import project_root
 from parliabench_utils.run.record import file_hash, vouch_for_import
 
@@ -137,6 +136,9 @@ def write_release(
 
 def _originals(folder: Path) -> dict[str, dict[str, Any]]:
     """By prompt: the test set's speech that was given in its place, as the paper's keys and `speech_id`."""
+    if (imported := imported_scores(folder)) is not None:
+        rows = imported.drop_duplicates("prompt_id").assign(Speech="", speech_id=imported["prompt_id"])
+        return {row["prompt_id"]: row | {"Prompts": []} for row in rows.to_dict("records")}
     speeches = {row["speech_id"]: row for row in read_jsonl(folder / "02_dataset/test.jsonl")}
     prompts = {row["prompt_id"]: row["speech_id"] for row in read_jsonl(folder / "02_dataset/prompts.jsonl")}
     stray = sorted(set(prompts.values()) - set(speeches))
@@ -371,86 +373,42 @@ def _score(value: object, metric: Metric, where: str) -> float:
 
 
 def import_published(path: Path, folder: Path) -> pd.DataFrame:
-    """Write the speeches of `path` in the layout of stages 01 to 07 under `folder`, which must be new; returns the score frame.
+    """Write the speeches of `path` as one score frame, `published/scores.parquet`, and `published/settings.json` beside it.
 
-    A prompt to which a model and type say nothing gets a row without a speech, as 04 writes it. There are no human speeches,
-    no training set and no adapters in such a run, and its files say so by being empty. The folder gets its name when it is whole.
+    08 and 09 read these two instead of stages 01 to 07. `folder` must be new and gets its name when it is whole. Returns what
+    `load_published` read.
     """
     if folder.exists():
         raise ValueError(f"{folder} is there already: give the run another name or remove it")
     scores = load_published(path)
+    frame = _score_frame(scores)
+    silent = frame.groupby(["prompt_id", *SET])["generated_speech"].count().groupby("prompt_id").min() == 0
+    settings = {
+        "source": path.name,
+        "kept": sorted(silent.index[~silent]),
+        "settings": {"Self-BLEU": {"group": PUBLISHED, "max_n": 4}},
+    }
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
         whole = Path(name) / folder.name
-        _write_run(whole, scores, path.name)
+        write_parquet(whole / "published/scores.parquet", frame)
+        write_json(whole / "published/settings.json", settings)
         vouch_for_import(whole, path)
         whole.rename(folder)
     return scores
 
 
-def _write_run(folder: Path, scores: pd.DataFrame, source: str) -> None:
-    prompts = scores.drop_duplicates("prompt_id").sort_values("prompt_id")
-    write_jsonl(folder / "02_dataset/prompts.jsonl", _prompt_rows(prompts))
-    write_jsonl(folder / "02_dataset/test.jsonl", _test_rows(prompts))
-    write_jsonl(folder / "02_dataset/train.jsonl", [])
-    for stage in ("01_ingest", "02_dataset"):
-        write_csv(folder / stage / "dropped.csv", pd.DataFrame(columns=["id", "rule", "text"]))
-    write_parquet(folder / "01_ingest/speeches.parquet", pd.DataFrame({"speech_id": [], "text": []}, dtype=str))
-    write_text(folder / "03_finetune/README.md", f"Nothing was trained: speeches were read from {markdown_text(source)}.\n")
-    for (model, kind), part in scores.groupby(SET, sort=False):
-        silent = prompts.loc[~prompts["prompt_id"].isin(part["prompt_id"]), ["prompt_id"]]
-        silent = silent.assign(variant=0, model=model, type=kind, generated_speech=None, n_words=0)
-        _write_set(folder, model, kind, pd.concat([part, silent]).sort_values(["prompt_id", "variant"]))
-    answered = scores.dropna(subset=["generated_speech"]).groupby("prompt_id")[SET].apply(lambda p: len(p.drop_duplicates()))
-    kept = sorted(answered.index[answered == len(scores[SET].drop_duplicates())])
-    write_json(folder / "04_generate/summary/kept_prompts.json", {"kept": kept, "left_out": {}})
-    none = pd.DataFrame(columns=["model", "type", "attempt", "reason", "count", "share"])
-    write_csv(folder / "04_generate/summary/failures.csv", none)
-
-
-def _prompt_rows(prompts: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in prompts.to_dict("records"):
-        context = f"{row['Party']} / {row['Topic']} / {row['House']}"
-        ids = {"prompt_id": row["prompt_id"], "speech_id": row["prompt_id"], "context_id": context}
-        unknown = {"weight": 1.0, "shard": 0, "sitting_id": None, "speaker_id": None, "date": None, "cap_topic": None}
-        kind = {"kind": "question" if row["instruction"] else "generic", "instruction": row["instruction"]}
-        yield ids | kind | {key: row[key] for key in CONTEXT} | unknown
-
-
-def _test_rows(prompts: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in prompts.to_dict("records"):
-        unknown = dict.fromkeys(("speaker_id", "sitting_id", "date", "cap_topic"))
-        yield {key: row[key] for key in CONTEXT} | {"Speech": "", "Prompts": []} | {
-            "speech_id": row["prompt_id"], "topic_method": "published", "topic_score": None, "n_words": 0
-        } | unknown  # fmt: skip
-
-
-def _write_set(folder: Path, model: str, kind: str, part: pd.DataFrame) -> None:
-    unknown = {"attempts": 1, "rejections": [], "seed": None, "finish_reason": "published", "trimmed": False}
-    unknown |= {"seconds": 0}
-    keys = ["prompt_id", "variant", "model", "type", "generated_speech", "n_words"]
-    write_jsonl(folder / "04_generate" / model / kind / "shard-0.jsonl", [r | unknown for r in part[keys].to_dict("records")])
-    spoken = part[part["generated_speech"].notna()]
-    computed = [metric.column for metric in METRICS if metric.kind == "computed"]
-    political = ["PSA", "Party Align"]
-    for stage, columns in (
-        ("05_text_metrics", [c for c in computed if c not in political]),
-        ("06_political_alignment", political),
-    ):
-        frame = spoken[["prompt_id", "variant", *columns]]
-        if stage == "06_political_alignment":
-            frame = frame.assign(**{"Party Align deranged": np.nan})
-        write_parquet(folder / stage / model / f"{kind}.parquet", frame.reset_index(drop=True))
-        signatures = dict.fromkeys(columns, "published")
-        if "Self-BLEU" in signatures:
-            signatures["Self-BLEU"] = "Self-BLEU-4|group:prompt|published"
-        write_json(folder / stage / model / f"{kind}.signatures.json", signatures)
-    judge = read_profile("07_judge", "paper")["judge"]
-    rows = spoken.melt(["prompt_id", "variant"], [m.column for m in METRICS if m.kind == "judge"], "dimension", "score")
-    status = {"feedback": "", "raw": "", "prompt_sha256": "", "attempts": 1, "seed": None}
-    records = rows.sort_values(["prompt_id", "variant", "dimension"]).to_dict("records")
-    given = ({"parse_status": "published" if pd.notna(r["score"]) else "missing"} for r in records)
-    write_jsonl(
-        folder / "07_judge" / judge / model / f"{kind}.jsonl",
-        [r | g | status for r, g in zip(records, given, strict=True)],
-    )
+def _score_frame(scores: pd.DataFrame) -> pd.DataFrame:
+    """The rows as `join_scores` has them: what is not published is null, and a set that lacks a prompt has a row without a speech."""
+    metrics = [metric.column for metric in METRICS]
+    prompts = scores.drop_duplicates("prompt_id").sort_values("prompt_id")[["prompt_id", *CONTEXT, "instruction"]]
+    grid = scores[SET].drop_duplicates().sort_values(SET).merge(prompts, how="cross")
+    frame = grid.merge(scores[["prompt_id", "variant", *SET, "generated_speech", "n_words", *metrics]], how="left")
+    frame = frame.fillna({"variant": 0, "n_words": 0}).astype({"variant": int, "n_words": int})
+    frame.loc[frame["generated_speech"].isna(), metrics] = np.nan
+    kind = frame["instruction"].ne("").map({True: "question", False: "generic"})
+    context = frame["Party"] + " / " + frame["Topic"] + " / " + frame["House"]
+    made = {"context_id": context, "kind": kind, "weight": 1.0, "attempts": 1, "finish_reason": PUBLISHED, "trimmed": False}
+    frame = frame.assign(**made, **{"Party Align deranged": np.nan}, **dict.fromkeys(("speaker_id", "sitting_id", "date")))
+    columns = [*metrics, "Party Align deranged", *PROMPT_COLUMNS[1:]]
+    return frame.sort_values([*SET, "prompt_id", "variant"], ignore_index=True)[[*SPEECH_COLUMNS, *columns]]
