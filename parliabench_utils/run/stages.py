@@ -87,13 +87,7 @@ def maker(path: Path, folder: Path) -> str | None:
     if path.is_relative_to(folder / "04_generate" / HUMAN):
         return "02_dataset"
     first = path.relative_to(folder).parts[0] if path != folder else ""
-    last = {
-        "tables": "08_statistics",
-        "figures": "09_figures",
-        "release": "09_figures",
-        "report.html": "09_figures",
-        "published": IMPORT,
-    }
+    last = dict.fromkeys(("figures", "release", "report.html"), "09_figures") | {"tables": "08_statistics", "published": IMPORT}
     return first if first in STAGES else last.get(first)
 
 
