@@ -100,8 +100,11 @@ def per_job(speeches: pd.DataFrame, score: Callable[[pd.DataFrame], Any]) -> Any
     return pd.concat(parts).loc[speeches.index]
 
 
-def write_scores(run: Any, speeches: pd.DataFrame, columns: Sequence[str], signatures: Mapping[str, str]) -> None:
-    """`<model>/<type>.parquet` at 6 decimals and `<type>.signatures.json` for each job, an empty one where all failed."""
+def write_scores(run: Any, speeches: pd.DataFrame, columns: Sequence[str], signatures: Mapping[str, Any]) -> None:
+    """`<model>/<type>.parquet` at 6 decimals and `<type>.signatures.json` for each job, an empty one where all failed.
+
+    A signature says to people which settings made a metric; `signatures["settings"]` holds those that a later notebook reads.
+    """
     for model, kind in run.model_types:
         rows = speeches[(speeches["model"] == model) & (speeches["type"] == kind)]
         folder = run.stage_folder() / model

@@ -13,7 +13,6 @@ Figures s3 and s4)?
 """
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -24,30 +23,28 @@ import pandas as pd
 from parliabench_utils.metrics import self_bleu as bleu
 from parliabench_utils.metrics.speeches import rank_correlations
 from parliabench_utils.metrics.table import METRICS, Metric, is_rounding, settled
-from parliabench_utils.results.scores import HUMAN, SET, cluster_t_test, estimand_weights, generated
+from parliabench_utils.results.scores import HUMAN, PUBLISHED, SET, cluster_t_test, estimand_weights, generated
 from parliabench_utils.results.statistics import BASELINE, TUNED, cliffs_delta, compare
 
 COLUMN = "Self-BLEU"
 JOB_COLUMN = "Self-BLEU of the job"  # notebook 05's
-PUBLISHED = "published"  # scores that somebody else computed: they stay as they are
 MANY_GROUPS = 20  # 2^20 ways to change places
 PERMUTATION_COLUMNS = ["model", "difference", "ci_low", "ci_high", "p", "unit", "n_prompts", "n_groups", "draws"]
 
 
 def run_settings(folder: Path, sets: Iterable[tuple[str, str]]) -> tuple[str, int]:
-    """(group, max_n) by which notebook 05 took the Self-BLEU of `sets` (model, type); PUBLISHED where values come from elsewhere.
+    """(group, max_n) by which the Self-BLEU of `sets` (model, type) was taken, as its job wrote it beside the signature.
 
-    ValueError where a signature does not say, and where sets were scored by different settings.
+    The group is PUBLISHED where values come from elsewhere. ValueError where nothing is written, and where sets differ.
     """
+    imported = folder / PUBLISHED / "settings.json"
     found: dict[tuple[str, int], str] = {}
     for model, kind in sets:
-        path = folder / "05_text_metrics" / model / f"{kind}.signatures.json"
-        signature = json.loads(path.read_text(encoding="utf-8"))[COLUMN]
-        match = re.match(r"Self-BLEU-(\d+)\|group:(\w+)", signature)
-        if not match or match[2] not in bleu.GROUP_COLUMNS:
-            raise ValueError(f"no order and group in Self-BLEU's signature {signature!r}: run 05_text_metrics again")
-        group = PUBLISHED if signature.endswith(f"|{PUBLISHED}") else match[2]
-        found.setdefault((group, int(match[1])), f"{model}/{kind}")
+        path = imported if imported.exists() else folder / "05_text_metrics" / model / f"{kind}.signatures.json"
+        used = json.loads(path.read_text(encoding="utf-8")).get("settings", {}).get(COLUMN)
+        if not used:
+            raise ValueError(f"{path.name} of {model} has no settings of Self-BLEU: run 05_text_metrics again")
+        found.setdefault((used["group"], used["max_n"]), f"{model}/{kind}")
     if len(found) > 1:
         raise ValueError(f"05_text_metrics took Self-BLEU by different settings: {found}; run it again with one")
     return next(iter(found))

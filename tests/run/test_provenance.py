@@ -201,10 +201,12 @@ def test_shards_that_no_prompt_names_any_more_are_past(run):
 
 def test_an_imported_run_is_vouched_for_by_its_import(run):
     shutil.rmtree(run / "manifests")
+    write_json(run / "published/settings.json", {"kept": []})
+    shutil.copy(run / "01_ingest/speeches.parquet", run / "published/scores.parquet")
     vouch_for_import(run, run / "02_dataset/test.jsonl")
     check(run)
-    tamper(run / RATINGS, score=10.0)
-    with pytest.raises(ValueError, match=f"{RATINGS} was changed after import-published"):
+    write_json(run / "published/settings.json", {"kept": ["p001"]})
+    with pytest.raises(ValueError, match=r"published/settings\.json was changed after import-published wrote it"):
         check(run)
 
 
