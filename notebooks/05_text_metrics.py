@@ -402,6 +402,7 @@ from parliabench_utils.metrics.speeches import correlations, write_scores
 from parliabench_utils.run.artefacts import write_csv
 
 columns = ["PPL", "Dist-1", "Dist-2", "Dist-3", "Dist-4", "Self-BLEU", *gruen.COLUMNS[:4], *matched, "MoverScore"]
+columns += [name for name in signatures if name not in columns]
 columns += ["n_tokens", "n_truncated", *(f"truncated {metric}" for metric in cut)]
 read_by_08 = {"Self-BLEU": {"group": p.self_bleu_group, "max_n": p.self_bleu_n}}  # it is taken again among the compared speeches
 write_scores(this_run, speeches, columns, signatures | {"settings": read_by_08})
