@@ -9,11 +9,8 @@ Each rule has a name; nothing is removed without a row that says by which rule. 
 """
 
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+import pandas as pd
 
 # --- questions ------------------------------------------------------------------------------------------------------
 _NUMBER = r"(?:T?\d{1,3}\.|\([a-z]\))"  # Commons: "4.", topical "T2.", parts "(a)"
@@ -150,7 +147,7 @@ def remove_noise(text: str) -> tuple[str, list[tuple[str, str]]]:
     return text, removed
 
 
-def clean_speeches(speeches: "pd.DataFrame") -> tuple["pd.DataFrame", list[dict[str, str]]]:
+def clean_speeches(speeches: pd.DataFrame) -> tuple[pd.DataFrame, list[dict[str, str]]]:
     """Return the utterances with noise removed from speeches, and a row (`id`, `rule`, `text`) for each removal.
 
     Questions and procedure keep their words. A speech of which nothing is left becomes procedure.
@@ -173,13 +170,10 @@ def suspect_brackets(text: str) -> list[str]:
     return _SUSPECT_BRACKET.findall(text)
 
 
-LOST = (
-    "\ufffd",
-    "ï¿½",
-)  # U+FFFD stands for a character that somebody could not read; the second is its own bytes misread
+LOST = ("\ufffd", "ï¿½")  # U+FFFD stands for a character that somebody could not read; the second is its own bytes misread
 
 
-def with_lost_characters(speeches: "pd.DataFrame") -> list[str]:
+def with_lost_characters(speeches: pd.DataFrame) -> list[str]:
     """Return the ids of the utterances in whose words, heading or prompts a character is lost: told, and left as they are."""
     columns = zip(speeches["speech_id"], speeches["text"], speeches["section"], speeches["prompts"], strict=True)
     return [

@@ -13,7 +13,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_matrix
 
 from parliabench_utils.corpus.cleaning import plain_quotes, procedural_rule
 from parliabench_utils.corpus.overview import by_paper_keys, party_table
@@ -22,11 +26,6 @@ from parliabench_utils.corpus.tei import SEVERAL_SPEAKERS
 from parliabench_utils.models.specs import file_sha256
 from parliabench_utils.run.artefacts import markdown_table, markdown_text, write_text
 from parliabench_utils.run.record import row_count
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from scipy.sparse import csr_matrix
 
 _UNUSUAL = re.compile("[^\x00-\x7f—–…£€½éèêáíóöüçñ]")
 SPLITS = ("random", "by-debate", "by-speaker", "by-date")
@@ -55,7 +54,7 @@ def repair(text: str) -> str:
     return " ".join(text.split())
 
 
-def keep_speeches(speeches: "pd.DataFrame", rules: KeepRules) -> tuple["pd.DataFrame", "pd.DataFrame"]:
+def keep_speeches(speeches: pd.DataFrame, rules: KeepRules) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return (kept, dropped): every row is in exactly one; `dropped` has `id`, `rule` and `text`.
 
     The first rule that fits gives the reason; the threshold on parties is applied last, to what the others leave. A sitting
@@ -83,19 +82,14 @@ def keep_speeches(speeches: "pd.DataFrame", rules: KeepRules) -> tuple["pd.DataF
     return _parted(frame, reason)
 
 
-def _parted(frame: "pd.DataFrame", reason: "pd.Series") -> tuple["pd.DataFrame", "pd.DataFrame"]:
-    import pandas as pd
-
+def _parted(frame: pd.DataFrame, reason: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
     gone = reason != ""
     dropped = pd.DataFrame({"id": frame["speech_id"], "rule": reason, "text": frame["text"]})[gone]
     return frame[~gone].reset_index(drop=True), dropped.reset_index(drop=True)
 
 
-def _reasons(frame: "pd.DataFrame", rules: KeepRules) -> "pd.Series":
+def _reasons(frame: pd.DataFrame, rules: KeepRules) -> pd.Series:
     """Return for each row the name of the first rule that drops it, `""` for none."""
-    import numpy as np
-    import pandas as pd
-
     excluded = {name.casefold() for name in rules.excluded_sections}
     kind = frame["kind"].replace({"urgent": "question"})
     procedure = [
@@ -117,7 +111,7 @@ def _reasons(frame: "pd.DataFrame", rules: KeepRules) -> "pd.Series":
     return pd.Series(reason, index=frame.index)
 
 
-def _remedy(rule: str, rules: KeepRules, left: "pd.Series", n_words: "pd.Series") -> str:
+def _remedy(rule: str, rules: KeepRules, left: pd.Series, n_words: pd.Series) -> str:
     """Return what to do when `rule` has dropped the most speeches and none is left; `n_words` are those speeches' lengths."""
     remedies = {
         "question": "the corpus holds questions and few answers; add the sittings in which they are answered",
@@ -134,20 +128,18 @@ def _remedy(rule: str, rules: KeepRules, left: "pd.Series", n_words: "pd.Series"
     return next(text for name, text in remedies.items() if rule.startswith(name))
 
 
-def without_headings(speeches: "pd.DataFrame") -> "pd.Series":
+def without_headings(speeches: pd.DataFrame) -> pd.Series:
     """Return for each row whether no debate of its sitting has a heading."""
     return speeches["section"].isna().groupby(speeches["sitting_id"]).transform("all")
 
 
-def drop_without_topic(kept: "pd.DataFrame", dropped: "pd.DataFrame") -> tuple["pd.DataFrame", "pd.DataFrame"]:
+def drop_without_topic(kept: pd.DataFrame, dropped: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Move speeches for which no topic was found from `kept` to `dropped`, so that counts still add up."""
-    import pandas as pd
-
     kept, rows = _parted(kept, kept["topic"].isna().map({True: "no topic found", False: ""}))
     return kept, pd.concat([dropped, rows], ignore_index=True)
 
 
-def repeated_texts(kept: "pd.DataFrame") -> "pd.DataFrame":
+def repeated_texts(kept: pd.DataFrame) -> pd.DataFrame:
     """Return the texts that occur more than once: how often, by how many speakers, in how many sections; commonest first."""
     groups = kept.groupby("text", sort=False)
     table = groups.agg(times=("speech_id", "size"), speakers=("speaker_id", "nunique"), sections=("section", "nunique"))
@@ -160,22 +152,18 @@ def debate_id(sitting_id: str, section: str | None) -> str:
     return f"{sitting_id}/{section if isinstance(section, str) else ''}"
 
 
-def debate_of(frame: "pd.DataFrame") -> "pd.Series":
+def debate_of(frame: pd.DataFrame) -> pd.Series:
     """Return each row's `debate_id` (columns `sitting_id` and `section` or `Section`)."""
-    import pandas as pd
-
     section = frame["section" if "section" in frame else "Section"]
     return pd.Series(list(map(debate_id, frame["sitting_id"], section)), index=frame.index, dtype=object)
 
 
-def split(kept: "pd.DataFrame", share: float, by: str, seed: int) -> tuple["pd.DataFrame", "pd.DataFrame"]:
+def split(kept: pd.DataFrame, share: float, by: str, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return (train, test) with `share` of the speeches in train, both in the corpus's order.
 
     `random` is the paper's split of single speeches. The others keep a debate, a speaker or a day whole on one side; there the
     share is met as nearly as whole groups allow. `by-date` puts the latest days in test. ValueError where one side would be empty.
     """
-    import numpy as np
-
     if by not in SPLITS:
         raise ValueError(f"split {by!r}: expected one of {', '.join(SPLITS)}")
     if not 0 < share < 1:
@@ -192,7 +180,7 @@ def split(kept: "pd.DataFrame", share: float, by: str, seed: int) -> tuple["pd.D
     return kept[in_train].reset_index(drop=True), kept[~in_train].reset_index(drop=True)
 
 
-def every_split(kept: "pd.DataFrame", share: float, seed: int) -> tuple[dict[str, tuple], list[str]]:
+def every_split(kept: pd.DataFrame, share: float, seed: int) -> tuple[dict[str, tuple], list[str]]:
     """Return (train, test) of each of `SPLITS` that can be made, and why the others cannot (a corpus of one day, say)."""
     divided, impossible = {}, []
     for by in SPLITS:
@@ -203,22 +191,19 @@ def every_split(kept: "pd.DataFrame", share: float, seed: int) -> tuple[dict[str
     return divided, impossible
 
 
-def shingles(texts: Sequence[str], n: int = RUN) -> "csr_matrix":
+def shingles(texts: Sequence[str], n: int = RUN) -> csr_matrix:
     """Return which runs of `n` words each text has, hashed: a sparse 0/1 matrix (n_texts, 2**22), case and marks ignored."""
-    import numpy as np
     from sklearn.feature_extraction.text import HashingVectorizer
 
     plain = {"norm": None, "alternate_sign": False, "dtype": np.float32}
     return HashingVectorizer(ngram_range=(n, n), n_features=COLUMNS, token_pattern=r"\w+", binary=True, **plain).transform(texts)
 
 
-def copies(test: "csr_matrix", train: "csr_matrix", block: int = 512) -> tuple["np.ndarray", "np.ndarray"]:
+def copies(test: csr_matrix, train: csr_matrix, block: int = 512) -> tuple[np.ndarray, np.ndarray]:
     """Return for each test text the largest share of its runs that one training text has too, in [0, 1], and that text's row.
 
     Both arrays have shape (n_test,). A text too short for a run has share 0, and the row means nothing where the share is 0.
     """
-    import numpy as np
-
     columns, sizes = train.T.tocsr(), np.maximum(test.getnnz(axis=1), 1)
     shared = [test[start : start + block] @ columns for start in range(0, test.shape[0], block)]
     most = [part.max(axis=1).toarray().ravel() for part in shared]
@@ -226,20 +211,18 @@ def copies(test: "csr_matrix", train: "csr_matrix", block: int = 512) -> tuple["
     return np.concatenate([*most, []]) / sizes, np.concatenate([*rows, []]).astype(int)
 
 
-def companions(train: "pd.DataFrame", test: "pd.DataFrame") -> "pd.DataFrame":
+def companions(train: pd.DataFrame, test: pd.DataFrame) -> pd.DataFrame:
     """Return for each test speech whether its debate, its speaker and its day are in training too."""
     found = test[[]].assign(same_debate=debate_of(test).isin(debate_of(train)))
     return found.assign(same_speaker=test["speaker_id"].isin(train["speaker_id"]), same_day=test["date"].isin(train["date"]))
 
 
-def leak_table(kept: "pd.DataFrame", divided: Mapping[str, tuple], near: float) -> "pd.DataFrame":
+def leak_table(kept: pd.DataFrame, divided: Mapping[str, tuple], near: float) -> pd.DataFrame:
     """Return a row a split of `kept`: sizes, and shares of the test speeches that have something of theirs in training.
 
     `near_copy`: at least the share `near` of the speech's runs of eight words is in one training speech; `same_debate`,
     `same_speaker`, `same_day` say it themselves; `copy_or_debate` is either of the first two.
     """
-    import pandas as pd
-
     runs = shingles(kept["text"].tolist())
     place = pd.Series(range(len(kept)), index=kept["speech_id"])
     table = {}
@@ -252,7 +235,7 @@ def leak_table(kept: "pd.DataFrame", divided: Mapping[str, tuple], near: float) 
     return pd.DataFrame(table).T.astype({"train": int, "test": int})
 
 
-def closest_copies(train: "pd.DataFrame", test: "pd.DataFrame", k: int = 3) -> "pd.DataFrame":
+def closest_copies(train: pd.DataFrame, test: pd.DataFrame, k: int = 3) -> pd.DataFrame:
     """Return the `k` test speeches most like a training speech word for word: share of their runs, both texts, both debates."""
     share, rows = copies(shingles(test["text"].tolist()), shingles(train["text"].tolist()))
     top = (-share).argsort(kind="stable")[:k]
@@ -263,7 +246,7 @@ def closest_copies(train: "pd.DataFrame", test: "pd.DataFrame", k: int = 3) -> "
 
 
 # --- the paper's format and the card ----------------------------------------------------------------------------------
-def to_records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
+def to_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return rows in the paper's format: its seven keys, then ours (ids, date, how the topic was found, length).
 
     The House of a parliament that has but one is `Parliament`.
@@ -327,9 +310,7 @@ _METHODS = {
 }
 
 
-def write_card(
-    folder: Path, kept: "pd.DataFrame", facts: Mapping[str, Any], parameters: Mapping[str, Any], corpus: Mapping
-) -> None:
+def write_card(folder: Path, kept: pd.DataFrame, facts: Mapping[str, Any], parameters: Mapping[str, Any], corpus: Mapping) -> None:
     """Write `folder/README.md`. The data files must be there.
 
     `facts` are counts by name, `parameters` those of notebook 02, `corpus` what `read_corpus` says of its root (title, edition).
@@ -366,7 +347,7 @@ def write_card(
     write_text(folder / "README.md", "\n".join(parts))
 
 
-def _summary(kept: "pd.DataFrame", corpus: Mapping[str, Any]) -> str:
+def _summary(kept: pd.DataFrame, corpus: Mapping[str, Any]) -> str:
     days = kept["date"].dt.date
     title = markdown_text(f"{corpus['title']}, edition {corpus['edition']}")
     source = f"Source: {title}, of the ParlaMint corpora (CC BY 4.0, CLARIN)."

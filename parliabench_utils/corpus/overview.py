@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from parliabench_utils.corpus import cleaning
 from parliabench_utils.corpus.people import ORIENTATION_SCALE, UNKNOWN_ORIENTATION, Person
@@ -17,7 +18,6 @@ from parliabench_utils.corpus.topics import UNREACHABLE
 from parliabench_utils.corpus.xml import TEI, CorpusError, read_xml
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -52,7 +52,7 @@ def count_utterances(files: Iterable[Path]) -> int:
     return sum(len(tag.findall(path.read_bytes().replace(b"\0", b""))) for path in files)
 
 
-def most_travelled(people: dict[str, Person], speaker_ids: "pd.Series") -> Person:
+def most_travelled(people: dict[str, Person], speaker_ids: pd.Series) -> Person:
     """Return the speaker with the most different parties, of several the one with the most spells (then by id).
 
     ValueError where the corpus lists none of the speakers.
@@ -64,21 +64,19 @@ def most_travelled(people: dict[str, Person], speaker_ids: "pd.Series") -> Perso
     return max(known, key=lambda person: (len({item.ref for item in person.parties}), len(person.parties), person.id))
 
 
-def spells(person: Person) -> "pd.DataFrame":
+def spells(person: Person) -> pd.DataFrame:
     """Return a person's spells in parties, in the document's order: party, start, end (None is open)."""
-    import pandas as pd
-
     return pd.DataFrame([(item.ref, item.start, item.end) for item in person.parties], columns=["party", "from", "to"])
 
 
-def questions_and_answers(speeches: "pd.DataFrame", n: int, seed: int) -> "pd.DataFrame":
+def questions_and_answers(speeches: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     """Return `n` sampled answers: what was asked (numbering removed), how the answer begins."""
     answers = speeches[speeches["prompts"].str.len() > 0]
     sample = answers.sample(min(n, len(answers)), random_state=seed).sort_index()
     return sample[["house", "section", "prompts"]].assign(answer=sample["text"].str.slice(0, 80)).reset_index(drop=True)
 
 
-def questions_by_rule(speeches: "pd.DataFrame") -> "pd.DataFrame":
+def questions_by_rule(speeches: pd.DataFrame) -> pd.DataFrame:
     """Return each rule that finds questions: how often it fired, how many found their answer, how many went on as speeches."""
     texts = zip(speeches["text"], speeches["house"], speeches["role"], strict=True)
     rules = [cleaning.question_rule(text, house) if role != "chair" else None for text, house, role in texts]
@@ -88,13 +86,11 @@ def questions_by_rule(speeches: "pd.DataFrame") -> "pd.DataFrame":
     return groups.agg(fired=("rule", "size"), answered=("answered", "sum"), goes_on_as_a_speech=("speech", "sum"))
 
 
-def examples_of_rules(rows: "pd.DataFrame", names: Iterable[str] = (), n: int = 3, max_chars: int = 90) -> "pd.DataFrame":
+def examples_of_rules(rows: pd.DataFrame, names: Iterable[str] = (), n: int = 3, max_chars: int = 90) -> pd.DataFrame:
     """Return how often each rule of `rows` (columns `rule`, `text`) fired, with up to `n` different texts.
 
     `names` are the rules that there are; those that never fired are shown with a count of 0.
     """
-    import pandas as pd
-
     table = dict.fromkeys(names, (0, "")) | {
         rule: (len(texts), " · ".join(text[:max_chars] for text in texts.unique()[:n]))
         for rule, texts in rows.groupby("rule", sort=False)["text"]
@@ -103,46 +99,38 @@ def examples_of_rules(rows: "pd.DataFrame", names: Iterable[str] = (), n: int = 
     return frame.reset_index().sort_values("fired", ascending=False, kind="stable", ignore_index=True)
 
 
-def procedure_rows(speeches: "pd.DataFrame") -> "pd.DataFrame":
+def procedure_rows(speeches: pd.DataFrame) -> pd.DataFrame:
     """Return the utterances that are procedure, with the name of the rule that says so."""
     rows = speeches[speeches["kind"] == "procedural"]
     return rows.assign(rule=list(map(cleaning.procedural_rule, rows["text"], rows["role"])))
-
-
-def is_paper_corpus(corpus: Mapping[str, Any]) -> bool:
-    """Whether `corpus` (`read_corpus`'s attrs) is the paper's: the whole of ParlaMint-GB 5.0."""
-    return (corpus["corpus_id"], corpus["edition"], corpus["n_files"]) == ("ParlaMint-GB", "5.0", 2209)
 
 
 # Sections 3.1 and 3.2; the lengths and the houses (of the models' inputs) are the project page's.
 _PAPER = (447_778, 1_901, "2015-01-05", "2022-07-21", 223.2, 99.0, 278.7, 0.78, 0.22)
 
 
-def dataset_numbers(kept: "pd.DataFrame", corpus: Mapping[str, Any]) -> "pd.DataFrame":
+def dataset_numbers(kept: pd.DataFrame, corpus: Mapping[str, Any]) -> pd.DataFrame:
     """Return size, period, lengths and houses of the data set; beside them the paper's where the corpus is the paper's."""
-    import pandas as pd
-
     days, words, houses = kept["date"].dt.date, kept["n_words"], kept["house"].value_counts(normalize=True)
     lengths = [round(float(value), 1) for value in (words.mean(), words.median(), words.std())]
     shares = [round(float(houses.get(name, 0)), 2) for name in ("House of Commons", "House of Lords")]
     ours = [len(kept), kept["speaker_id"].nunique(), str(days.min()), str(days.max()), *lengths, *shares]
     names = ["speeches", "speakers", "first day", "last day", "mean words", "median words", "sd of words", "Commons", "Lords"]
     table = pd.DataFrame({"this run": pd.Series(ours, index=names, dtype=object)})
-    return table.assign(paper=list(_PAPER)) if is_paper_corpus(corpus) else table
+    is_papers = (corpus["corpus_id"], corpus["edition"], corpus["n_files"]) == ("ParlaMint-GB", "5.0", 2209)
+    return table.assign(paper=list(_PAPER)) if is_papers else table
 
 
-def by_paper_keys(kept: "pd.DataFrame") -> "pd.DataFrame":
+def by_paper_keys(kept: pd.DataFrame) -> pd.DataFrame:
     """The kept speeches under the paper's keys, as the data set has them."""
     return kept.rename(columns={"party": "Party", "topic": "Topic", "orientation": "Political Orientation", "house": "House"})
 
 
-def party_table(dataset: "pd.DataFrame") -> "pd.DataFrame":
+def party_table(dataset: pd.DataFrame) -> pd.DataFrame:
     """Table 3 of a run: party, orientation, speeches, speakers, first_year, last_year, the largest party first.
 
     `dataset` has the paper's keys (`Party`, `Political Orientation`), `speech_id`, `speaker_id` and `date`.
     """
-    import pandas as pd
-
     years = pd.to_datetime(dataset["date"]).dt.year.astype("Int64")
     groups = dataset.assign(year=years).groupby("Party")
     table = groups.agg(
@@ -155,13 +143,13 @@ def party_table(dataset: "pd.DataFrame") -> "pd.DataFrame":
     return table.reset_index(names="party").sort_values(["speeches", "party"], ascending=[False, True], ignore_index=True)
 
 
-def topic_table(dataset: "pd.DataFrame") -> "pd.DataFrame":
+def topic_table(dataset: pd.DataFrame) -> pd.DataFrame:
     """Table 4 of a run: cap_topic (`(none)` where the corpus has none), Topic, topic_method, and how many speeches went that way."""
     counted = dataset.assign(cap_topic=dataset["cap_topic"].fillna("(none)"))
     return counted.groupby(["cap_topic", "Topic", "topic_method"]).size().rename("speeches").reset_index()
 
 
-def draw_confusion(counts: "pd.DataFrame") -> "Figure":
+def draw_confusion(counts: pd.DataFrame) -> "Figure":
     """`topics.confusion` as a heat map: counts as numbers, shares of the row as shades, a line before the unreachable."""
     import matplotlib.pyplot as plt
     import seaborn
@@ -179,23 +167,21 @@ def draw_confusion(counts: "pd.DataFrame") -> "Figure":
     return figure
 
 
-def topic_counts(dataset: "pd.DataFrame") -> "pd.Series":
+def topic_counts(dataset: pd.DataFrame) -> pd.Series:
     """Speeches by topic, the commonest last."""
     return dataset["Topic"].value_counts().sort_index().sort_values(kind="stable")
 
 
-def dataset_height(dataset: "pd.DataFrame") -> float:
+def dataset_height(dataset: pd.DataFrame) -> float:
     """Inches that Figure 2 needs for its topics."""
     return 2.2 + max(1.4, 0.17 * dataset["Topic"].nunique() + 0.7)
 
 
-def draw_dataset(dataset: "pd.DataFrame", figure: "Figure") -> "pd.DataFrame":
+def draw_dataset(dataset: pd.DataFrame, figure: "Figure") -> pd.DataFrame:
     """Figure 2: words a speech, speeches a year and House, topics, orientations from left to right; returns what is drawn.
 
     `dataset` has the paper's keys, `n_words` and `date`.
     """
-    import pandas as pd
-
     upper, lower = figure.subfigures(2, 1, height_ratios=[2.1, dataset_height(dataset) - 2.2])
     (length, year), (topic, orientation) = upper.subplots(1, 2), lower.subplots(1, 2)
     placed = dataset["Political Orientation"].value_counts()
@@ -204,9 +190,7 @@ def draw_dataset(dataset: "pd.DataFrame", figure: "Figure") -> "pd.DataFrame":
     return pd.concat([*panels, _bars(orientation, placed, "d", "Orientation")], ignore_index=True)
 
 
-def _lengths(axes: "Axes", words: "pd.Series") -> "pd.DataFrame":
-    import pandas as pd
-
+def _lengths(axes: "Axes", words: pd.Series) -> pd.DataFrame:
     counts, edges = np.histogram(words, bins=min(40, max(8, int(len(words) ** 0.5))))
     axes.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=BAR, edgecolor="white", linewidth=0.4)
     axes.axvline(words.median(), color=INK, lw=1, ls="--")
@@ -216,9 +200,7 @@ def _lengths(axes: "Axes", words: "pd.Series") -> "pd.DataFrame":
     return pd.DataFrame({"panel": "a", "group": edges[:-1].round(1).astype(str), "house": "", "speeches": counts})
 
 
-def _bars(axes: "Axes", counts: "pd.Series", letter: str, title: str) -> "pd.DataFrame":
-    import pandas as pd
-
+def _bars(axes: "Axes", counts: pd.Series, letter: str, title: str) -> pd.DataFrame:
     axes.barh(range(len(counts)), counts.to_numpy(), color=BAR, height=0.72)
     axes.set_yticks(range(len(counts)), counts.index)
     for position, value in enumerate(counts):
@@ -229,9 +211,7 @@ def _bars(axes: "Axes", counts: "pd.Series", letter: str, title: str) -> "pd.Dat
     return pd.DataFrame({"panel": letter, "group": counts.index, "house": "", "speeches": counts.to_numpy()})
 
 
-def _years(axes: "Axes", dataset: "pd.DataFrame") -> "pd.DataFrame":
-    import pandas as pd
-
+def _years(axes: "Axes", dataset: pd.DataFrame) -> pd.DataFrame:
     dated = dataset[dataset["date"].notna()]  # an imported run knows no dates
     counts = pd.crosstab(dated["date"].astype(str).str[:4], dated["House"])
     width = 0.8 / max(len(counts.columns), 1)

@@ -47,8 +47,6 @@ UNKNOWN_ORIENTATION = "Unknown"
 # --- United Kingdom -------------------------------------------------------------------------------------------------
 UK_CORPUS = "ParlaMint-GB"
 UK_HOUSES = {"lower": "House of Commons", "upper": "House of Lords"}
-UK_HOUSE_ORGS = {"parliament.HC": "lower", "parliament.HL": "upper"}
-UK_HOUSE_WORDS = {"commons": "lower", "lords": "upper"}  # in file names and in "Commons Chamber"
 PRESIDING = ("S", "LS")  # the Speaker and the Lord Speaker belong to no party while they preside
 UK_PARTY_NAMES = {"LD": "Liberal Democrats", "NA": "Non-Affiliated"}  # Table 3's where they differ from the corpus's
 # Releases before 4.0 state no orientation. These are the ones that 4.0 and 5.0 state (source: Wikipedia) by party code.
@@ -287,8 +285,3 @@ def _orientations(element: etree._Element) -> tuple[tuple[Orientation, ...], ...
             start, end = (read_date(inner.get(bound) or state.get(bound) or None) for bound in ("from", "to"))
             stated[-1] += [Orientation(code, start, end)] if code else []
     return tuple(tuple(source) for source in stated if source)
-
-
-def orientation_name(code: str | None) -> str:
-    """Return the taxonomy's label of a point on the scale, else `Unknown`."""
-    return ORIENTATION_NAMES.get(code, UNKNOWN_ORIENTATION)

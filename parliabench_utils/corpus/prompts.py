@@ -15,14 +15,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from parliabench_utils.corpus.dataset import debate_id, debate_of
 from parliabench_utils.models.prompting import instruction
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
 
 # From the narrowest context to the widest: the first one with enough training speeches is the prompt's.
 CONTEXT_LEVELS = (("Party", "Topic", "House"), ("Party", "Topic"), ("Party",))
@@ -43,7 +42,7 @@ class PromptRules:
 class Contexts:
     """Training speeches by context. `train` has the paper's keys and speech, sitting and speaker ids."""
 
-    def __init__(self, train: "pd.DataFrame"):
+    def __init__(self, train: pd.DataFrame):
         self.train = train.reset_index(drop=True)
         self._debates = debate_of(train).to_numpy()
         self._speakers = train["speaker_id"].to_numpy()
@@ -52,7 +51,7 @@ class Contexts:
             for i, key in enumerate(zip(*(train[name] for name in level), strict=True)):
                 self._rows[level, key].append(i)
 
-    def level(self, row: Row, at_least: int) -> tuple[str, "np.ndarray"] | None:
+    def level(self, row: Row, at_least: int) -> tuple[str, np.ndarray] | None:
         """Return (context id, training row numbers without the row's own debate and speaker), None where too few are left.
 
         The id names its level: `Labour | Health | House of Lords`, or less where it backs off.
@@ -60,13 +59,11 @@ class Contexts:
         found = (self._of(row, level) for level in CONTEXT_LEVELS)
         return next(((name, rows) for name, rows in found if len(rows) >= at_least), None)
 
-    def widest(self, row: Row) -> "np.ndarray":
+    def widest(self, row: Row) -> np.ndarray:
         """Row numbers of the widest level, however few."""
         return self._of(row, CONTEXT_LEVELS[-1])[1]
 
-    def _of(self, row: Row, level: tuple[str, ...]) -> tuple[str, "np.ndarray"]:
-        import numpy as np
-
+    def _of(self, row: Row, level: tuple[str, ...]) -> tuple[str, np.ndarray]:
         debate, key = debate_id(row["sitting_id"], row["Section"]), tuple(row[name] for name in level)
         rows = self._rows.get((level, key), ())
         kept = [i for i in rows if self._debates[i] != debate and self._speakers[i] != row["speaker_id"]]
@@ -74,7 +71,7 @@ class Contexts:
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------
-def draw_prompts(train: "pd.DataFrame", test: "pd.DataFrame", rules: PromptRules, seed: int) -> tuple[list[Row], dict[str, int]]:
+def draw_prompts(train: pd.DataFrame, test: pd.DataFrame, rules: PromptRules, seed: int) -> tuple[list[Row], dict[str, int]]:
     """Return the prompts (keys as in the contract, sorted by id) and counts of what was wanted, drawn and passed over.
 
     `train` and `test` have the keys of train.jsonl. Places are shared out by party x house in proportion to the test set,
@@ -82,8 +79,6 @@ def draw_prompts(train: "pd.DataFrame", test: "pd.DataFrame", rules: PromptRules
     the sample, by party, House and kind) undoes it. A place that a stratum cannot fill goes to the rest. ValueError where no
     prompt can be drawn.
     """
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     contexts = Contexts(train)
     report = {"wanted": rules.n_prompts, "context too small": 0}
@@ -124,7 +119,7 @@ def _draw(pool, n: int, kind: str, rules: PromptRules, contexts: Contexts, rng, 
     return drawn + list(islice(fitting(waiting), n - len(drawn)))
 
 
-def share_out(pool: "pd.DataFrame", n: int, min_per_party: int) -> dict[tuple[str, str], int]:
+def share_out(pool: pd.DataFrame, n: int, min_per_party: int) -> dict[tuple[str, str], int]:
     """Return places by (party, house), by largest remainder; no party gets fewer than `min_per_party` while n lasts."""
     sizes = pool.groupby(["Party", "House"]).size().sort_values(ascending=False, kind="stable")
     if sizes.empty or n <= 0:
@@ -157,7 +152,7 @@ def _prompt(row: Row, kind: str, context_id: str) -> Row:
     }
 
 
-def _add_weights(prompts: list[Row], test: "pd.DataFrame") -> None:
+def _add_weights(prompts: list[Row], test: pd.DataFrame) -> None:
     """Set `weight`, of mean 1: a party's prompts weigh what it has of the test set, shared out by House and kind (a speech that
     answers something is a question) among those that were drawn; a cell stands at least for its own prompts.
     """
@@ -191,10 +186,8 @@ def choose_references(prompts: list[Row], contexts: Contexts, encoder, k: int, m
     return _nearest(prompts, [rows for _, rows in found], contexts, encoder, k)
 
 
-def _nearest(prompts: list[Row], rows_of: Sequence["np.ndarray"], contexts: Contexts, encoder, k: int) -> list[Row]:
+def _nearest(prompts: list[Row], rows_of: Sequence[np.ndarray], contexts: Contexts, encoder, k: int) -> list[Row]:
     """As `choose_references`, from the training rows `rows_of[i]` for prompt i; fewer than `k` where there are fewer."""
-    import numpy as np
-
     asked = []
     for prompt in prompts:
         section = prompt["Section"]  # None, or a table's NaN, in a debate without a heading
@@ -216,8 +209,6 @@ def nearest_examples(prompts: list[Row], train: list[Row], references: list[Row]
 
     None is a reference: copying an example must not be scored against that example. Fewer than k where the party has no more.
     """
-    import pandas as pd
-
     found: dict[str, list[Row]] = {prompt["prompt_id"]: [] for prompt in prompts}
     if not train:
         return found

@@ -17,21 +17,21 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
 
+import pandas as pd
+import pyarrow as pa
 from lxml import etree
 
 from parliabench_utils.corpus import cleaning
 from parliabench_utils.corpus.people import (
+    ORIENTATION_NAMES,
     UK_CORPUS,
-    UK_HOUSE_ORGS,
-    UK_HOUSE_WORDS,
     UK_HOUSES,
     UNKNOWN_ORIENTATION,
     Organisation,
     Person,
-    orientation_name,
     read_date,
     read_organisations,
     read_people,
@@ -52,10 +52,6 @@ from parliabench_utils.corpus.xml import (
     resolve_href,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
 # fmt: off
 COLUMNS = (
     "speech_id", "sitting_id", "date", "house", "section", "order", "speaker_id", "speaker_name", "sex", "role",
@@ -68,6 +64,8 @@ ROLES = ("chair", "guest", "regular")  # of several the first holds: who preside
 # Of `affiliation_rule`: somebody whom no list knows; an utterance by several people at once.
 UNKNOWN_SPEAKER, SEVERAL_SPEAKERS = "unknown speaker", "several speakers"
 WORDS_THAT_OPEN_A_DEBATE = 100  # of a peer who has asked: at question time it is "I beg leave to ask the Question"
+UK_HOUSE_ORGS = {"parliament.HC": "lower", "parliament.HL": "upper"}
+UK_HOUSE_WORDS = {"commons": "lower", "lords": "upper"}  # in file names and in "Commons Chamber"
 OTHER_HOUSES = {"lower": "Lower house", "upper": "Upper house"}
 ON_ERROR = ("stop", "quarantine")
 FILES_A_GROUP = 128  # whose rows become one piece of the table
@@ -432,7 +430,7 @@ def _look_up(who: list[str], day: date, corpus: Corpus) -> tuple[tuple, tuple]:
         code = organisation.orientation_on(day)
         if code is None and (behind := person.party_on(day)):  # of a group that states none it is that of the person's party
             code = corpus.organisations[behind.ref].orientation_on(day)
-        party = organisation.code, organisation.name, code, orientation_name(code)
+        party = organisation.code, organisation.name, code, ORIENTATION_NAMES.get(code, UNKNOWN_ORIENTATION)
     return (who[0], person.name, person.sex), (in_government, *party, n_candidates, rule)
 
 
@@ -545,7 +543,7 @@ def _speech_text(element: etree._Element) -> str:
 
 
 # --- all sittings -----------------------------------------------------------------------------------------------------
-def read_corpus(root: Path | str, workers: int = 1, on_error: str = "stop", people: Path | str | None = None) -> "pd.DataFrame":
+def read_corpus(root: Path | str, workers: int = 1, on_error: str = "stop", people: Path | str | None = None) -> pd.DataFrame:
     """Return the utterances of a corpus in the order of its files, columns as in `COLUMNS`.
 
     `root` is the corpus's root file or its folder; `people` names another root for day files that came without their own.
@@ -623,7 +621,7 @@ class _Seen:
         return None
 
 
-_Group = tuple[list[_Outcome | CorpusError], "pa.Table"]  # one outcome a file, and the rows of those that could be read
+_Group = tuple[list[_Outcome | CorpusError], pa.Table]  # one outcome a file, and the rows of those that could be read
 
 
 def _read_groups(corpus: Corpus, workers: int) -> Iterator[tuple[list[Path], _Group]]:
@@ -671,8 +669,6 @@ def _read_in_worker(paths: list[Path]) -> _Group:
 
 
 def _read_group(corpus: Corpus, paths: list[Path]) -> _Group:
-    import pyarrow as pa
-
     outcomes: list[_Outcome | CorpusError] = []
     batches, schema = [], _schema()
     for path in paths:
@@ -689,17 +685,13 @@ def _read_group(corpus: Corpus, paths: list[Path]) -> _Group:
     return outcomes, pa.Table.from_batches(batches, schema=schema).combine_chunks()
 
 
-def _schema() -> "pa.Schema":
-    import pyarrow as pa
-
+def _schema() -> pa.Schema:
     types = dict.fromkeys(COLUMNS, pa.large_string()) | dict.fromkeys(("order", "n_candidate_parties", "n_words"), pa.int64())
     types |= dict.fromkeys(LIST_COLUMNS, pa.list_(pa.string()))
     return pa.schema(types | {"date": pa.date32(), "is_government": pa.bool_()})
 
 
-def _to_frame(pieces: "list[pa.Table]") -> "pd.DataFrame":
-    import pyarrow as pa
-
+def _to_frame(pieces: list[pa.Table]) -> pd.DataFrame:
     table = pa.concat_tables([pa.Table.from_batches([], schema=_schema()), *pieces])
     lists = {name: table[name].to_pylist() for name in LIST_COLUMNS}
     return table.drop_columns(list(LIST_COLUMNS)).to_pandas(date_as_object=False).assign(**lists)[list(COLUMNS)]

@@ -24,15 +24,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
 
 from parliabench_utils.run.artefacts import ResumableJsonl, write_text
 from parliabench_utils.run.notebook import progress
 from parliabench_utils.run.project import cache_folder
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
 
 DOMAIN_CODES = {  # in Table 11's words
     "04": "Politics",
@@ -140,11 +139,11 @@ class TopicClassifier(Protocol):
     name: str
     signature: str
 
-    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> "pd.DataFrame":
+    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> pd.DataFrame:
         """Columns `topic` (domain, None where there is none) and `score`, a row a text; `titles` are the debates' headings."""
 
 
-def assign_topics(speeches: "pd.DataFrame", classifier: TopicClassifier, classify_all: bool = False) -> "pd.DataFrame":
+def assign_topics(speeches: pd.DataFrame, classifier: TopicClassifier, classify_all: bool = False) -> pd.DataFrame:
     """Return `speeches` (columns `cap_topic`, `text`, `section`) with `topic`, `topic_method` and `topic_score`.
 
     Method `direct` is a mapping of Table 4 (score 1), else it is the classifier's name and the score is its own. `classify_all`
@@ -160,11 +159,11 @@ def assign_topics(speeches: "pd.DataFrame", classifier: TopicClassifier, classif
     return topics.astype({"topic_score": float})
 
 
-def _classify(speeches: "pd.DataFrame", classifier: TopicClassifier) -> "pd.DataFrame":
+def _classify(speeches: pd.DataFrame, classifier: TopicClassifier) -> pd.DataFrame:
     return classifier.classify(speeches["text"].tolist(), speeches["section"].fillna("").tolist())
 
 
-def second_opinion(speeches: "pd.DataFrame", classifier: TopicClassifier, at_most: int, seed: int) -> "pd.DataFrame":
+def second_opinion(speeches: pd.DataFrame, classifier: TopicClassifier, at_most: int, seed: int) -> pd.DataFrame:
     """Return what the classifier says of speeches that Table 4 maps directly: columns `cap_topic`, `direct`, `classified`.
 
     At most `at_most` of them, drawn by `seed`, in the corpus's order. An empty frame for a corpus without topics.
@@ -175,12 +174,10 @@ def second_opinion(speeches: "pd.DataFrame", classifier: TopicClassifier, at_mos
     return sample[["cap_topic", "direct"]].assign(classified=classified).reset_index(drop=True)
 
 
-def direct_cost(opinions: "pd.DataFrame") -> "pd.DataFrame":
+def direct_cost(opinions: pd.DataFrame) -> pd.DataFrame:
     """Return a row a directly mapped CAP category: its domain, speeches, and shares of them where the classifier agrees,
     chooses one of the eight unreachable domains, and which domain it prefers to the mapping.
     """
-    import pandas as pd
-
     rows = []
     for (cap, domain), group in opinions.groupby(["cap_topic", "direct"], sort=False):
         others = group.loc[group["classified"] != domain, "classified"].value_counts()
@@ -191,16 +188,14 @@ def direct_cost(opinions: "pd.DataFrame") -> "pd.DataFrame":
     return pd.DataFrame(rows, columns=columns).sort_values("speeches", ascending=False, ignore_index=True)
 
 
-def confusion(opinions: "pd.DataFrame") -> "pd.DataFrame":
+def confusion(opinions: pd.DataFrame) -> pd.DataFrame:
     """Return counts: the directly mapped domains as rows, the classifier's as columns, the eight unreachable ones last."""
-    import pandas as pd
-
     reached = [name for name in EUROVOC_DOMAINS if name not in UNREACHABLE]
     table = pd.crosstab(opinions["direct"], opinions["classified"])
     return table.reindex(index=[name for name in reached if name in table.index], columns=[*reached, *UNREACHABLE], fill_value=0)
 
 
-def agreement(opinions: "pd.DataFrame") -> dict[str, float]:
+def agreement(opinions: pd.DataFrame) -> dict[str, float]:
     """Return how many speeches were compared, the share on which both agree, its mean over the mapped domains, and what always
     naming the commonest domain would reach. An empty dict where there is nothing to compare.
     """
@@ -251,14 +246,11 @@ class EmbeddingTopics:
         """The encoder and the weights."""
         return f"embedding:{self.encoder.signature}|heading:{HEADING}|microthesauri:{MICROTHESAURI}"
 
-    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> "pd.DataFrame":
+    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> pd.DataFrame:
         """Columns `topic`, `score`: the domain nearest to text and heading. There is no threshold: the best one wins.
 
         The score is a weighted mean of two cosines with the centred domain, in [-1, 1]. A text without an embedding gets None, NaN.
         """
-        import numpy as np
-        import pandas as pd
-
         if not len(texts):
             return pd.DataFrame({"topic": pd.Series(dtype=object), "score": pd.Series(dtype=float)})
         domains = self._domains().T
@@ -269,14 +261,13 @@ class EmbeddingTopics:
         topics[np.isnan(scores).any(axis=1)] = None
         return pd.DataFrame({"topic": pd.Series(topics, dtype=object), "score": scores[np.arange(len(scores)), best].round(6)})
 
-    def _domains(self) -> "np.ndarray":
+    def _domains(self) -> np.ndarray:
         """A unit vector for each domain, shape (21, dimension): our sentence and EuroVoc's names, less what all domains share.
 
         Without that last step a sentence of a general kind (European Union) attracts whatever is said in Parliament.
         """
-        import numpy as np
 
-        def unit(rows: "np.ndarray") -> "np.ndarray":
+        def unit(rows: np.ndarray) -> np.ndarray:
             return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
         codes = {name: code for code, name in DOMAIN_CODES.items()}
@@ -303,7 +294,7 @@ class KevlarTopics:
         """What fixes an answer, as far as a service can be known."""
         return f"kevlar:{self.url}|model:{self.model}|top_k:{self.top_k}|rule:{self.rule}"
 
-    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> "pd.DataFrame":
+    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> pd.DataFrame:
         """Answers are kept on disk, so a broken run goes on where it stopped. ValueError says what the service refused."""
         return _remembered(self.signature, texts, titles, self._ask_all)
 
@@ -385,7 +376,7 @@ class TransformersTopics:
         unknown = self._domains.count(None)
         return f"transformers:{self.model}@{mark}|labels:{len(self._domains)},{unknown} unknown|rule:{self.rule}"
 
-    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> "pd.DataFrame":
+    def classify(self, texts: Sequence[str], titles: Sequence[str]) -> pd.DataFrame:
         """Answers are kept on disk. Scores are probabilities: sigmoid for a multi-label model, softmax else."""
         return _remembered(self.signature, texts, titles, self._predict_all)
 
@@ -418,12 +409,11 @@ def _choose(scores: list[Found], rule: str) -> Found:
     return max(totals.items(), key=lambda item: item[1]) if totals else (None, float("nan"))
 
 
-def _remembered(signature: str, texts: Sequence[str], titles: Sequence[str], answer: Callable) -> "pd.DataFrame":
+def _remembered(signature: str, texts: Sequence[str], titles: Sequence[str], answer: Callable) -> pd.DataFrame:
     """`answer` for what the cache lacks. A text is not asked twice, whatever happens to the run in between.
 
     The file keeps its `.partial` ending: it is never complete. A second process waits until the first one has its answers.
     """
-    import pandas as pd
     from filelock import FileLock
 
     keys = [_digest(f"{title}\n{text}") for text, title in zip(texts, titles, strict=True)]

@@ -1,6 +1,10 @@
-"""XML for corpora small enough to read in a test, and an encoder without weights."""
+"""XML for corpora small enough to read in a test, made-up rows of a data set, and an encoder without weights."""
 
 import numpy as np
+import pandas as pd
+
+from parliabench_utils.corpus.dataset import split, to_records
+from parliabench_utils.corpus.prompts import PromptRules, draw_prompts
 
 TEI = 'xmlns="http://www.tei-c.org/ns/1.0"'
 XI = 'xmlns:xi="http://www.w3.org/2001/XInclude"'
@@ -64,3 +68,47 @@ class LetterEncoder:
         """float32 unit rows (n_texts, 26)."""
         rows = np.array([[text.count(chr(97 + i)) + 1e-3 for i in range(26)] for text in texts], dtype=np.float32)
         return rows.reshape(-1, 26) / np.linalg.norm(rows.reshape(-1, 26), axis=1, keepdims=True)
+
+
+# --- rows of a data set -----------------------------------------------------------------------------------------------
+PARTIES = ("Conservative", "Labour", "Green Party")
+
+
+def speeches(n=240, seed=0):
+    """Utterances of three parties in twelve sittings, as notebook 01 writes them."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i in range(n):
+        party = rng.choice(PARTIES, p=[0.6, 0.3, 0.1])
+        day = int(rng.integers(12))
+        rows.append(
+            {
+                "speech_id": f"u{i:03d}",
+                "sitting_id": f"day{day}",
+                "date": pd.Timestamp("2019-01-01") + pd.Timedelta(days=day),
+                "house": ["House of Commons", "House of Lords"][day % 2],
+                "section": f"Debate {rng.integers(3)}",
+                "speaker_id": f"{party[:3]}{rng.integers(8)}",
+                "party_code": party[:3],
+                "party": party,
+                "orientation": "Centre-left",
+                "role": "regular",
+                "kind": "speech",
+                "prompts": ["Whether it is so."] if i % 5 == 0 else [],
+                "text": f"Speech number {i} " + "word " * int(rng.integers(40, 90)),
+                "cap_topic": rng.choice(["Energy", "Health"]),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def with_topics(frame):
+    """The rows with a topic each, as `assign_topics` adds it."""
+    return frame.assign(topic=frame["cap_topic"], topic_method="direct", topic_score=1.0, n_words=50)
+
+
+def drawn(seed=42, **rules):
+    """(train, test, prompts, report) of a random split."""
+    train, test = (pd.DataFrame(to_records(with_topics(part))) for part in split(speeches(), 0.7, "random", 1))
+    prompts, report = draw_prompts(train, test, PromptRules(**({"n_prompts": 20, "min_context_speeches": 3} | rules)), seed)
+    return train, test, prompts, report

@@ -1,12 +1,9 @@
-"""What is kept, the split, topics, prompts and references, on made-up rows."""
+"""What is kept, the split and its leaks, the format and the card, on made-up rows."""
 
 import re
 
-import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from parliabench_utils.corpus.dataset import (
     DATA_FILES,
@@ -25,49 +22,14 @@ from parliabench_utils.corpus.dataset import (
     repeated_texts,
     shingles,
     split,
-    to_records,
     without_headings,
     write_card,
 )
 from parliabench_utils.corpus.overview import dataset_numbers
-from parliabench_utils.corpus.prompts import Contexts, PromptRules, choose_references, draw_prompts
+from parliabench_utils.corpus.prompts import Contexts, choose_references
 from parliabench_utils.results.release import PAPER_KEYS
 from parliabench_utils.run.artefacts import write_csv, write_jsonl
-from tests.corpus.corpus_files import LetterEncoder
-
-PARTIES = ("Conservative", "Labour", "Green Party")
-
-
-def speeches(n=240, seed=0):
-    rng = np.random.default_rng(seed)
-    rows = []
-    for i in range(n):
-        party = rng.choice(PARTIES, p=[0.6, 0.3, 0.1])
-        day = int(rng.integers(12))
-        rows.append(
-            {
-                "speech_id": f"u{i:03d}",
-                "sitting_id": f"day{day}",
-                "date": pd.Timestamp("2019-01-01") + pd.Timedelta(days=day),
-                "house": ["House of Commons", "House of Lords"][day % 2],
-                "section": f"Debate {rng.integers(3)}",
-                "speaker_id": f"{party[:3]}{rng.integers(8)}",
-                "party_code": party[:3],
-                "party": party,
-                "orientation": "Centre-left",
-                "role": "regular",
-                "kind": "speech",
-                "prompts": ["Whether it is so."] if i % 5 == 0 else [],
-                "text": f"Speech number {i} " + "word " * int(rng.integers(40, 90)),
-                "cap_topic": rng.choice(["Energy", "Health"]),
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def with_topics(frame):
-    return frame.assign(topic=frame["cap_topic"], topic_method="direct", topic_score=1.0, n_words=50)
-
+from tests.corpus.corpus_files import LetterEncoder, drawn, speeches, with_topics
 
 RULES = KeepRules(min_speeches=5, min_words=35, max_words=400, excluded_sections=["Points of Order"])
 
@@ -120,94 +82,6 @@ def test_wrong_settings_are_refused():
         split(speeches(20), 1.5, "random", 1)
     with pytest.raises(ValueError, match="min_words"):
         keep_speeches(speeches(20), KeepRules(min_words=50, max_words=40))
-
-
-def drawn(seed=42, **rules):
-    train, test = (pd.DataFrame(to_records(with_topics(part))) for part in split(speeches(), 0.7, "random", 1))
-    prompts, report = draw_prompts(train, test, PromptRules(**({"n_prompts": 20, "min_context_speeches": 3} | rules)), seed)
-    return train, test, prompts, report
-
-
-def test_prompts_follow_the_rules():
-    _, test, prompts, report = drawn(question_share=0.25, min_per_party=3)
-    frame = pd.DataFrame(prompts)
-    assert report["drawn"] == 20 and (frame["kind"] == "question").sum() == report["questions"] == 5
-    assert frame["prompt_id"].is_unique and frame["speech_id"].is_unique and set(frame["speech_id"]) <= set(test["speech_id"])
-    assert frame["Party"].value_counts().min() >= 3
-    assert (frame.loc[frame["kind"] == "question", "instruction"] == "Whether it is so.").all()
-    shares = test["Party"].value_counts(normalize=True)
-    weighted = frame.groupby("Party")["weight"].sum() / 20
-    assert np.allclose(weighted.sort_index(), shares.sort_index(), atol=1e-4)
-    of_test = test.assign(kind=np.where(test["Prompts"].str.len() > 0, "question", "generic"))
-    cells = [part.groupby(["Party", "House", "kind"])["Party"].size() for part in (frame, of_test)]
-    size = cells[1].reindex(cells[0].index, fill_value=0).clip(lower=cells[0])  # a cell stands at least for its own prompts
-    wanted = size / size.groupby("Party").transform("sum") * shares.reindex(size.index, level="Party") * 20
-    assert np.allclose(frame.groupby(["Party", "House", "kind"])["weight"].sum(), wanted, atol=1e-4)
-    assert drawn(question_share=0.25, min_per_party=3)[2] == prompts
-    assert drawn(seed=7)[2] != drawn(seed=42)[2]
-
-
-def test_shards_part_the_prompts():
-    frame = pd.DataFrame(drawn(n_shards=3)[2])
-    assert frame["shard"].value_counts().to_dict() == {0: 7, 1: 7, 2: 6}
-
-
-def test_contexts_back_off_and_leave_out_debate_and_speaker():
-    train, _, prompts, _ = drawn()
-    contexts = Contexts(train)
-    for prompt in prompts:
-        name, rows = contexts.level(prompt, 3)
-        found = train.loc[rows]
-        assert name == prompt["context_id"] and len(found) >= 3
-        assert (found["Party"] == prompt["Party"]).all() and not (found["speaker_id"] == prompt["speaker_id"]).any()
-        assert not (debate_of(found) == f"{prompt['sitting_id']}/{prompt['Section']}").any()
-    assert len(contexts.level(prompts[0], 1)[0].split(" | ")) == 3
-    assert contexts.level(prompts[0], 10_000) is None
-
-
-def test_the_untitled_part_of_a_sitting_is_a_debate_to_leave_out():
-    """None in one table is NaN in the next: neither may let the prompt's own debate in."""
-    train, _, prompts, _ = drawn()
-    train = train.assign(Section=[None if day == prompts[0]["sitting_id"] else "x" for day in train["sitting_id"]])
-    for empty in (None, float("nan"), ""):
-        _, rows = Contexts(train).level({**prompts[0], "Section": empty}, 1)
-        assert len(rows) and (train["sitting_id"].iloc[rows] != prompts[0]["sitting_id"]).all()
-    asked = {**prompts[0], "Section": float("nan")}
-    first, other = (choose_references([p], Contexts(train), LetterEncoder(), 2, 2) for p in (asked, asked | {"Section": None}))
-    assert first == other
-
-
-def test_references_are_the_nearest_of_the_context():
-    train, _, prompts, _ = drawn()
-    rows = pd.DataFrame(choose_references(prompts, Contexts(train), LetterEncoder(), 2, 3))
-    assert (rows.groupby("prompt_id").size() == 2).all()
-    assert rows.groupby("prompt_id")["similarity"].apply(lambda s: s.is_monotonic_decreasing).all()
-    assert set(rows["speech_id"]) <= set(train["speech_id"])
-    with pytest.raises(ValueError, match="n_references"):
-        choose_references(prompts, Contexts(train), LetterEncoder(), 4, 3)
-
-
-def test_too_few_contexts_give_fewer_prompts_and_say_so():
-    _, _, prompts, report = drawn(min_context_speeches=16, n_prompts=70)
-    assert 0 < report["drawn"] == len(prompts) < 70 and report["context too small"] > 0
-    with pytest.raises(ValueError, match="no prompt can be drawn: none of 72 test speeches has 500 training speeches"):
-        drawn(min_context_speeches=500)
-
-
-def test_a_parliament_of_one_house_has_prompts_too():
-    train, test = (pd.DataFrame(to_records(with_topics(part.assign(house=None)))) for part in split(speeches(), 0.7, "random", 1))
-    prompts, _ = draw_prompts(train, test, PromptRules(n_prompts=6, min_context_speeches=3), 1)
-    assert len(prompts) == 6 and {prompt["House"] for prompt in prompts} == {"Parliament"}
-
-
-@settings(deadline=None, max_examples=40)
-@given(st.integers(1, 60), st.integers(0, 4), st.integers(0, 50))
-def test_places_always_add_up(n, least, seed):
-    from parliabench_utils.corpus.prompts import share_out
-
-    pool = pd.DataFrame(to_records(with_topics(speeches(60, seed))))
-    places = share_out(pool, n, least if n >= 12 else 0)
-    assert sum(places.values()) == n and min(places.values()) >= 0
 
 
 def test_human_rows_are_the_speeches_themselves():
