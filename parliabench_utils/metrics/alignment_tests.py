@@ -262,9 +262,7 @@ def score(control: Condition, codes: np.ndarray, fold: np.ndarray, n_parties: in
     spoken_by, parties = np.unique(cells[0], return_counts=True)
     usable &= np.isin(control.strata, spoken_by[parties > 1])
     there = np.flatnonzero((~np.isnan(table[usable])).any(axis=0))
-    return Scored(
-        table[usable][:, there], np.searchsorted(there, codes[usable]), control.strata[usable], np.flatnonzero(usable)
-    )
+    return Scored(table[usable][:, there], np.searchsorted(there, codes[usable]), control.strata[usable], np.flatnonzero(usable))
 
 
 def held_out_cosines(
@@ -466,7 +464,14 @@ def guess_rows(speeches: pd.DataFrame, counts: Mapping[str, int], draws: int, se
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-SHOWN = {"margin": MARGIN, "balanced accuracy": ACCURACY, "chance": CHANCE, "AUC": AUC, "eta²": ETA, "eta² of deranged": ETA_DERANGED}
+SHOWN = {
+    "margin": MARGIN,
+    "balanced accuracy": ACCURACY,
+    "chance": CHANCE,
+    "AUC": AUC,
+    "eta²": ETA,
+    "eta² of deranged": ETA_DERANGED,
+}
 
 
 def overview(validation: pd.DataFrame) -> pd.DataFrame:
