@@ -182,7 +182,7 @@ from parliabench_utils.corpus.overview import party_table
 party_table(by_paper_keys(kept))
 
 # %% [markdown]
-# Figure 2 as run:
+# Figure 2, of this run:
 
 # %%
 import matplotlib.pyplot as plt

@@ -245,12 +245,14 @@ plt.show()
 # Leaving prompts out may change the mix of parties, so we look at it.
 
 # %%
-from parliabench_utils.metrics.speeches import composition, split_prompts, write_summary
+from parliabench_utils.metrics.speeches import split_prompts, write_summary
 
 kept, left_out = split_prompts(speeches)
 print(f"{len(kept)} of {speeches['prompt_id'].nunique()} prompts were answered by all; left out: {left_out or 'none'}")
 print(f"the paper kept {29_220:,} of {30_000:,} speeches (section 5.3)")
-composition(prompts, kept).round(2)
+party = pd.DataFrame(prompts).set_index("prompt_id")["Party"]
+mix = {"all prompts": party.value_counts(normalize=True), "kept": party[kept].value_counts(normalize=True)}
+pd.DataFrame(mix).fillna(0.0).sort_index().round(2)
 
 # %%
 if this_run.writes_summary:

@@ -223,7 +223,8 @@ def prose():
         comments = (line.partition("#")[2] for line in file.read_text(encoding="utf-8").splitlines())
         yield from ((f"{file.parent.name}/{file.name}", comment) for comment in comments)
     for name in ("README.md", "CONTRIBUTING.md"):
-        yield from ((name, text) for text in sentences((ROOT / name).read_text(encoding="utf-8")))
+        prose = re.sub(r"```diff.*?```", "", (ROOT / name).read_text(encoding="utf-8"), flags=re.DOTALL)
+        yield from ((name, text) for text in sentences(prose))
 
 
 def sentences(text):
