@@ -156,13 +156,12 @@ def quantities(claim: dict[str, str], tables: Tables) -> dict[str, Any]:
 
 def verdict(claim: dict[str, str], values: dict[str, Any]) -> dict[str, str]:
     """A claim's row of the audit. A note that lists nothing is left out."""
-    texts = {key: claim[key].format(**values) for key in ("published", "recomputed", "note")}
-    texts["note"] = "" if re.search(r"(^|: )none$", texts["note"]) else texts["note"]
+    said, recomputed, note = (claim[key].format(**values) for key in ("published", "recomputed", "note"))
     tolerance = float(claim["tolerance"] or 0)
     holds = all(_holds(condition, values, tolerance) for condition in claim["holds"].split("; ") if condition)
     agrees = NOT_COMPUTABLE if claim["kind"] == NOT_COMPUTABLE else "yes" if holds else "no"
-    row = {key: claim[key] for key in ("item", "claim", "place")} | texts | {"agrees": agrees}
-    return row | {"note": row.pop("note")}
+    row = {key: claim[key] for key in ("item", "claim", "place")} | {"published": said, "recomputed": recomputed}
+    return row | {"agrees": agrees, "note": "" if re.search(r"(^|: )none$", note) else note}
 
 
 def _holds(condition: str, values: dict[str, Any], tolerance: float) -> bool:

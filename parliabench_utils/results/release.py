@@ -115,21 +115,13 @@ def _card(folder: Path, spoken: pd.DataFrame, names: Mapping[str, str], models: 
     counts = spoken.groupby(SET, sort=False)["compared"].agg(speeches="size", compared="sum").reset_index()
     metrics = [[m.name, m.category, "higher" if m.higher_is_better else "lower", m.section] for m in METRICS]
     files = [[n, file_hash(folder / "release" / n)] for n in ("generated.jsonl", "representative.jsonl")]
+    frames = {"counts": counts.assign(model=counts["model"].map(names)), "models": models}
+    frames["metrics"] = pd.DataFrame(metrics, columns=["metric", "what", "better", "section of the paper"])
+    frames["files"] = pd.DataFrame(files, columns=["file", "sha256"])
+    tables = {name: markdown_table(frame.columns, frame.itertuples(index=False)) for name, frame in frames.items()}
+    said = "\n".join(f"- {markdown_text(warning)}" for warning in warnings) or "- Nothing that the run noticed."
     card = (Path(__file__).parent / "templates/release_card.md").read_text(encoding="utf-8")
-    return card.format(
-        run=folder.name,
-        mark=AI_GENERATED,
-        warnings="\n".join(f"- {markdown_text(warning)}" for warning in warnings) or "- Nothing that the run noticed.",
-        counts=_table(counts.assign(model=counts["model"].map(names))),
-        models=_table(models),
-        metrics=_table(pd.DataFrame(metrics, columns=["metric", "what", "better", "section of the paper"])),
-        rule=RULE,
-        files=_table(pd.DataFrame(files, columns=["file", "sha256"])),
-    )
-
-
-def _table(frame: pd.DataFrame) -> str:
-    return markdown_table(frame.columns, frame.itertuples(index=False))
+    return card.format(run=folder.name, mark=AI_GENERATED, warnings=said, rule=RULE, **tables)
 
 
 def parameter_of_08(folder: Path, name: str) -> str:
