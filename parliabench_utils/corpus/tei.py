@@ -631,25 +631,13 @@ def _read_groups(corpus: Corpus, workers: int) -> Iterator[tuple[list[Path], _Gr
     if workers <= 1:
         yield from zip(groups, map(partial(_read_group, corpus=corpus), groups), strict=True)
         return
-    from concurrent.futures import Future, ProcessPoolExecutor
+    from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     # spawn: a notebook's process has threads (torch, pyarrow), and a forked copy of their locks can hang.
-    pool = ProcessPoolExecutor(workers - 1, get_context("spawn"), initializer=_start_worker, initargs=(corpus,))
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_start_worker, initargs=(corpus,))
     try:
-        asked: dict[int, Future] = {}
-        own: dict[int, _Group] = {}
-        first, last = 0, len(groups)  # groups[first:last] nobody has begun
-        for i, group in enumerate(groups):
-            while True:
-                while first < min(last, i + 3 * workers):
-                    asked[first] = pool.submit(_read_group, groups[first])
-                    first += 1
-                if i in own or asked[i].done() or first == last:
-                    break
-                last -= 1  # this process reads too, from the end
-                own[last] = _read_group(groups[last], corpus)
-            yield group, own.pop(i) if i in own else asked.pop(i).result()
+        yield from zip(groups, pool.map(_read_group, groups), strict=True)
     finally:
         pool.shutdown(cancel_futures=True)
 
