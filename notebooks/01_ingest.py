@@ -136,11 +136,11 @@ print(f"{'WARNING: ' if lost else ''}{len(lost)} utterances with a lost characte
 # travelled speaker of this corpus:
 
 # %%
-from parliabench_utils.corpus.overview import most_travelled, spells
+from parliabench_utils.corpus.overview import most_travelled
 
 person = most_travelled(source.people, speeches["speaker_id"])
 print(person.name)
-spells(person)
+pd.DataFrame([(item.ref, item.start, item.end) for item in person.parties], columns=["party", "from", "to"])
 
 # %% [markdown]
 # The answer can change only on a day on which a spell begins or ends. On each of them the rule says:
@@ -148,7 +148,7 @@ spells(person)
 # %%
 from parliabench_utils.corpus.people import explain_affiliation
 
-days = sorted({day for item in person.affiliations if item.to_party for day in (item.start, item.end) if day})
+days = sorted({day for item in person.parties for day in (item.start, item.end) if day})
 for day in days:
     affiliation, n, rule = explain_affiliation(person.affiliations, day)
     print(f"{day}  {affiliation.ref if affiliation else '(none)':<14} {n} candidate(s), rule: {rule}")

@@ -174,7 +174,7 @@ print(f"{kept['n_words'].sum():,} words in all")
 dataset_numbers(kept, speeches.attrs)
 
 # %% [markdown]
-# Table 3 as run, the largest affiliation first:
+# Table 3 on this data set, the largest affiliation first:
 
 # %%
 from parliabench_utils.corpus.overview import party_table
@@ -182,7 +182,7 @@ from parliabench_utils.corpus.overview import party_table
 party_table(by_paper_keys(kept))
 
 # %% [markdown]
-# Figure 2, of this run:
+# The same in four panels, as Figure 2 has them:
 
 # %%
 import matplotlib.pyplot as plt

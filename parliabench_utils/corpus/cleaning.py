@@ -17,7 +17,6 @@ _NUMBER = r"(?:T?\d{1,3}\.|\([a-z]\))"  # Commons: "4.", topical "T2.", parts "(
 _COMMONS_QUESTION = re.compile(rf"{_NUMBER}\s")
 _LORDS_QUESTION = re.compile(r"To ask (?:His|Her|the|Their) (?:Majesty['’]s )?Government\b")
 _URGENT_QUESTION = re.compile(r"\(Urgent Question\)")
-_URGENT_NOTES = ("Private Notice Question", "Urgent Question")
 _NUMBERING = re.compile(rf"\s*(?:{_NUMBER}\s*)+")
 _REFERENCE_NUMBER = re.compile(r"\s*\[\d{5,7}\]\.?\s*$")  # the Order Paper's number after a question, 2015 to 2017
 # "hon. Friend", "per cent. of" and "No. 10" end no sentence.
@@ -51,7 +50,7 @@ def question_kind(text: str, house: str | None, urgent_note: bool = False) -> st
 
 def announces_urgent(note: str) -> bool:
     """Say whether a note announces an urgent question (`Private Notice Question`, `Commons Urgent Question`)."""
-    return note.endswith(_URGENT_NOTES)
+    return note.endswith(("Private Notice Question", "Urgent Question"))
 
 
 def note_is_question(note: str) -> bool:

@@ -15,10 +15,11 @@ import shutil
 import tarfile
 import time
 import zlib
-from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPException
+from io import BytesIO
+from itertools import repeat
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -165,11 +166,13 @@ def find_archive(page: str, by_hand: str) -> tuple[str, str | None]:
 
     The annotated corpus is another item.
     """
+    text = BytesIO()
     try:
         with _answer(Request(page)) as answer:
-            html = b"".join(_pieces(answer, PAGE_BYTES)).decode("utf-8", errors="replace")
+            list(_copy(answer, text, PAGE_BYTES))
     except (OSError, HTTPException) as error:
         raise FetchError(f"{page} cannot be reached ({error}). {by_hand}") from error
+    html = text.getvalue().decode("utf-8", errors="replace")
     links = re.findall(r'href=["\']([^"\'<>\s]{1,2000})["\']', html)
     links = [link for link in links if "/bitstream/" in link and f"/{ARCHIVE}" in link]
     if not links:
@@ -264,8 +267,8 @@ def _go_on(url: str, partial: Path) -> str | None:
         print(f"{url}\n{announced}{f', {have / 1e6:,.1f} MB of them are here' if have else ''}", flush=True)
         with partial.open("r+b" if have else "wb") as file:
             file.seek(have)
-            written = _written(_pieces(answer, ARCHIVE_BYTES), file)
-            deque(progress(written, "Megabytes", total=(size - have) // CHUNK), maxlen=0)
+            for _ in progress(_copy(answer, file, ARCHIVE_BYTES), "Megabytes", total=(size - have) // CHUNK):
+                pass
             got = file.tell()
     return None if got >= size else f"the connection broke at {got / 1e6:,.1f} of {size / 1e6:,.1f} MB"
 
@@ -308,15 +311,19 @@ def _answer(request: Request) -> Any:
     return answer
 
 
-def _pieces(answer: Any, most: int) -> Iterator[bytes]:
-    """Yield what arrives. Raises TooMuch beyond `most` bytes, TimeoutError for a server that drips."""
+def _copy(answer: Any, file: BinaryIO, most: int) -> Iterator[None]:
+    """Write what arrives at once, so that nothing is lost when the rest does not come; yield for each megabyte.
+
+    Raises TooMuch beyond `most` bytes, TimeoutError for a server that drips.
+    """
     began = looked = time.monotonic()
     got = seen = 0
     while piece := answer.read1(CHUNK):
-        got += len(piece)
+        before, got = got, got + len(piece)
         if got > most:
             raise TooMuch(f"more than {most / 1e6:,.0f} MB arrive")
-        yield piece
+        file.write(piece)
+        yield from repeat(None, got // CHUNK - before // CHUNK)
         now = time.monotonic()
         if now - began > SECONDS_IN_ALL:
             raise TimeoutError(f"not whole after {SECONDS_IN_ALL / 3600:.1f} hours")
@@ -324,17 +331,6 @@ def _pieces(answer: Any, most: int) -> Iterator[bytes]:
             if got - seen < SLOWEST * (now - looked):
                 raise TimeoutError(f"only {(got - seen) / (now - looked):,.0f} bytes a second arrive")
             looked, seen = now, got
-
-
-def _written(pieces: Iterator[bytes], file: BinaryIO) -> Iterator[None]:
-    """Write what arrives at once, so that nothing is lost when the rest does not come; yield for each megabyte."""
-    waiting = 0
-    for piece in pieces:
-        file.write(piece)
-        waiting += len(piece)
-        for _ in range(waiting // CHUNK):
-            yield
-        waiting %= CHUNK
 
 
 # --- unpacking --------------------------------------------------------------------------------------------------------

@@ -64,11 +64,6 @@ def most_travelled(people: dict[str, Person], speaker_ids: pd.Series) -> Person:
     return max(known, key=lambda person: (len({item.ref for item in person.parties}), len(person.parties), person.id))
 
 
-def spells(person: Person) -> pd.DataFrame:
-    """Return a person's spells in parties, in the document's order: party, start, end (None is open)."""
-    return pd.DataFrame([(item.ref, item.start, item.end) for item in person.parties], columns=["party", "from", "to"])
-
-
 def questions_and_answers(speeches: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     """Return `n` sampled answers: what was asked (numbering removed), how the answer begins."""
     answers = speeches[speeches["prompts"].str.len() > 0]

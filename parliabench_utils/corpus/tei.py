@@ -60,6 +60,9 @@ COLUMNS = (
 )
 # fmt: on
 LIST_COLUMNS = ("answers", "prompts")
+_NO_TEXT = {"date": pa.date32(), "is_government": pa.bool_()} | dict.fromkeys(LIST_COLUMNS, pa.list_(pa.string()))
+_NO_TEXT |= dict.fromkeys(("order", "n_candidate_parties", "n_words"), pa.int64())
+SCHEMA = pa.schema({name: _NO_TEXT.get(name, pa.large_string()) for name in COLUMNS})
 ROLES = ("chair", "guest", "regular")  # of several the first holds: who presides does so whatever else they are
 # Of `affiliation_rule`: somebody whom no list knows; an utterance by several people at once.
 UNKNOWN_SPEAKER, SEVERAL_SPEAKERS = "unknown speaker", "several speakers"
@@ -559,12 +562,13 @@ def read_corpus(root: Path | str, workers: int = 1, on_error: str = "stop", peop
     corpus, dropped = open_corpus(Path(root), Path(people) if people else None, stop=on_error == "stop")
     pieces: list[pa.Table] = []
     unlisted: list[str] = []
-    seen = _Seen(corpus.corpus_id)
+    ids: set[str] = set()
+    days: dict[tuple, Path] = {}
     for paths, (outcomes, rows) in _read_groups(corpus, workers):
         start, kept = 0, []
         for path, outcome in zip(paths, outcomes, strict=True):
             broken = isinstance(outcome, CorpusError)
-            error = outcome if broken else seen.clash(path, outcome)
+            error = outcome if broken else _clash(path, outcome, corpus.corpus_id == UK_CORPUS, ids, days)
             if error and on_error == "stop":
                 raise error
             if error:
@@ -582,7 +586,9 @@ def read_corpus(root: Path | str, workers: int = 1, on_error: str = "stop", peop
     ):
         if told:
             logger.warning("%d %s; the first: %s", len(told), what, told[0])
-    frame = _to_frame(pieces)
+    table = pa.concat_tables([SCHEMA.empty_table(), *pieces])
+    lists = {name: table[name].to_pylist() for name in LIST_COLUMNS}
+    frame = table.drop_columns(list(LIST_COLUMNS)).to_pandas(date_as_object=False).assign(**lists)[list(COLUMNS)]
     names = ("not_listed", "moved", "corpus_id", "title", "edition", "orientation_source")
     frame.attrs = {"dropped": dropped, "unlisted": unlisted} | {name: getattr(corpus, name) for name in names}
     frame.attrs["n_files"] = len(corpus.files)
@@ -599,26 +605,18 @@ class _Outcome(NamedTuple):
     unlisted: list[str]
 
 
-class _Seen:
-    """The ids and the (house, day) pairs read so far: both may occur once only."""
-
-    def __init__(self, corpus_id: str):
-        self.is_uk = corpus_id == UK_CORPUS  # other parliaments sit twice on a day
-        self.ids: set[str] = set()
-        self.days: dict[tuple[str | None, date], Path] = {}
-
-    def clash(self, path: Path, outcome: _Outcome) -> CorpusError | None:
-        """Return the error that a file makes beside those before it, None where it makes none and is now one of them."""
-        sitting = outcome.house, outcome.day
-        if self.is_uk and (other := self.days.get(sitting)):
-            line = line_of(path, "when", outcome.day.isoformat())
-            return CorpusError(path, line, f"same house and day as {other.name}; remove one of the two files")
-        again = next((identity for identity in outcome.ids if identity in self.ids), None)
-        if again is not None:
-            return CorpusError(path, line_of(path, XML_ID, again), f"xml:id {again!r} occurs in an earlier file too")
-        self.ids.update(outcome.ids)
-        self.days[sitting] = path
-        return None
+def _clash(path: Path, outcome: _Outcome, is_uk: bool, ids: set[str], days: dict[tuple, Path]) -> CorpusError | None:
+    """Return the error that a file makes beside those whose ids and (house, day) pairs are here, None where it is now one of them."""
+    sitting = outcome.house, outcome.day
+    if is_uk and (other := days.get(sitting)):  # other parliaments sit twice on a day
+        line = line_of(path, "when", outcome.day.isoformat())
+        return CorpusError(path, line, f"same house and day as {other.name}; remove one of the two files")
+    again = next((identity for identity in outcome.ids if identity in ids), None)
+    if again is not None:
+        return CorpusError(path, line_of(path, XML_ID, again), f"xml:id {again!r} occurs in an earlier file too")
+    ids.update(outcome.ids)
+    days[sitting] = path
+    return None
 
 
 _Group = tuple[list[_Outcome | CorpusError], pa.Table]  # one outcome a file, and the rows of those that could be read
@@ -631,27 +629,15 @@ def _read_groups(corpus: Corpus, workers: int) -> Iterator[tuple[list[Path], _Gr
     size = FILES_A_GROUP if workers <= 1 else max(1, min(16, len(files) // (4 * workers)))
     groups = [files[start : start + size] for start in range(0, len(files), size)]
     if workers <= 1:
-        yield from zip(groups, map(partial(_read_group, corpus), groups), strict=True)
+        yield from zip(groups, map(partial(_read_group, corpus=corpus), groups), strict=True)
         return
-    from concurrent.futures import Future, ProcessPoolExecutor
+    from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     # spawn: a notebook's process has threads (torch, pyarrow), and a forked copy of their locks can hang.
-    pool = ProcessPoolExecutor(workers - 1, get_context("spawn"), initializer=_start_worker, initargs=(corpus,))
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_start_worker, initargs=(corpus,))
     try:
-        asked: dict[int, Future] = {}
-        own: dict[int, _Group] = {}
-        first, last = 0, len(groups)  # groups[first:last] nobody has begun
-        for i, group in enumerate(groups):
-            while True:
-                while first < min(last, i + 3 * workers):
-                    asked[first] = pool.submit(_read_in_worker, groups[first])
-                    first += 1
-                if i in own or asked[i].done() or first == last:
-                    break
-                last -= 1  # this process reads too, from the end
-                own[last] = _read_group(corpus, groups[last])
-            yield group, own.pop(i) if i in own else asked.pop(i).result()
+        yield from zip(groups, pool.map(_read_group, groups), strict=True)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -664,34 +650,19 @@ def _start_worker(corpus: Corpus) -> None:
     _worker_corpus = corpus
 
 
-def _read_in_worker(paths: list[Path]) -> _Group:
-    return _read_group(_worker_corpus, paths)
-
-
-def _read_group(corpus: Corpus, paths: list[Path]) -> _Group:
+def _read_group(paths: list[Path], corpus: Corpus | None = None) -> _Group:
+    corpus = corpus or _worker_corpus
     outcomes: list[_Outcome | CorpusError] = []
-    batches, schema = [], _schema()
+    batches = []
     for path in paths:
         try:
             here = read_sitting(path, corpus)
         except CorpusError as error:
             outcomes.append(error)
             continue
-        columns = zip(*here.rows, strict=True) if here.rows else [()] * len(schema)
-        arrays = [pa.array(column, type=kind) for column, kind in zip(columns, schema.types, strict=True)]
-        batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        columns = zip(*here.rows, strict=True) if here.rows else [()] * len(SCHEMA)
+        arrays = [pa.array(column, type=kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
         outcomes.append(_Outcome([row[0] for row in here.rows], here.day, here.house, here.dropped, here.unlisted))
     # One piece: a frame in thousands of pieces is slow, and the small ones leave holes in the memory.
-    return outcomes, pa.Table.from_batches(batches, schema=schema).combine_chunks()
-
-
-def _schema() -> pa.Schema:
-    types = dict.fromkeys(COLUMNS, pa.large_string()) | dict.fromkeys(("order", "n_candidate_parties", "n_words"), pa.int64())
-    types |= dict.fromkeys(LIST_COLUMNS, pa.list_(pa.string()))
-    return pa.schema(types | {"date": pa.date32(), "is_government": pa.bool_()})
-
-
-def _to_frame(pieces: list[pa.Table]) -> pd.DataFrame:
-    table = pa.concat_tables([pa.Table.from_batches([], schema=_schema()), *pieces])
-    lists = {name: table[name].to_pylist() for name in LIST_COLUMNS}
-    return table.drop_columns(list(LIST_COLUMNS)).to_pandas(date_as_object=False).assign(**lists)[list(COLUMNS)]
+    return outcomes, pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks()

@@ -323,20 +323,15 @@ class KevlarTopics:
         if reply.status_code != 200:
             hint = f"a wrong {KEVLAR_TOKEN}?" if reply.status_code == 500 else f"GET {self.url}/api/models lists its models"
             raise ValueError(f"{self.url}: {reply.status_code} {reply.text[:200]!r} for {text[:40]!r} ({hint})")
-        return _choose(_kevlar_scores(reply), self.rule)
-
-
-def _kevlar_scores(reply: Any) -> list[Found]:
-    """(domain, score) of each concept in an answer; the domain from the answer itself, else from our table."""
-    found = []
-    try:
-        for row in reply.json():
-            levels = [(row.get(level) or {}).get("label") for level in ("do", "mt")]
-            code = next(filter(None, levels), None) or concepts().get(str(row["label"]), "")
-            found.append((DOMAIN_CODES.get(str(code)[:2]), float(row["score"])))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{reply.url}: expected a list of label and score, got {reply.text[:200]!r}") from error
-    return found
+        found = []
+        try:
+            for row in reply.json():  # the domain from the answer itself, else from our table
+                levels = [(row.get(level) or {}).get("label") for level in ("do", "mt")]
+                code = next(filter(None, levels), None) or concepts().get(str(row["label"]), "")
+                found.append((DOMAIN_CODES.get(str(code)[:2]), float(row["score"])))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{reply.url}: expected a list of label and score, got {reply.text[:200]!r}") from error
+        return _choose(found, self.rule)
 
 
 @dataclass(frozen=True)
