@@ -106,12 +106,6 @@ print(masked_example(tokenizer, encode_example(spec, tokenizer, train_rows[0], p
 # %% [markdown]
 # ## Before we start
 #
-# LoRA (section 5.2, Table 6) leaves each weight matrix $W$ of the base as it is and learns beside it two thin ones of rank $r$,
-#
-# $$ W' = W + \frac{\alpha}{r}\, B A, \qquad B \in \mathbb{R}^{m \times r},\; A \in \mathbb{R}^{r \times n}, $$
-#
-# so that only $r\,(m + n)$ numbers a matrix are trained; QLoRA keeps $W$ in 4 bits.
-#
 # Counting first is cheaper than training on nothing. A row whose prompt fills all of `max_length` would bear no loss, and too many of
 # them stop the notebook. `share_cut` is the share of speeches that are longer than the model may read. Memory and time are estimates
 # from the model's size, the latter only an order of magnitude.

@@ -160,13 +160,6 @@ if needed:
 print(f"training speeches a prompt that are shown or stand in for an answer: {needed or 'none, no such type'}")
 
 # %% [markdown]
-# The next token is drawn from the model's scores $z_v$ (section 5.3). Those of tokens that stand there already are lowered by the
-# repetition penalty $\theta$, all are divided by the temperature $T$, and only the most likely tokens $N$ that together have the
-# probability `top_p` stay:
-#
-# $$ p(v) = \frac{e^{z'_v / T}}{\sum_{u \in N} e^{z'_u / T}}, \qquad
-#    z'_v = z_v / \theta \text{ if } z_v > 0 \text{ else } \theta z_v, \text{ for a token that has been said.} $$
-#
 # All first attempts come before the second ones, so that the prompts that failed share a batch. After a restart only
 # what is missing is made.
 

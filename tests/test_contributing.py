@@ -18,6 +18,11 @@ PROOFS = {
 from parliabench_utils.models.specs import read_model_spec
 assert read_model_spec("qwen2.5-0.5b").family == "qwen2.5"
 """,
+    "A judge": """
+from parliabench_utils.metrics.judge_prompts import read_judge_spec
+greedy, paper = read_judge_spec("flow-judge-greedy"), read_judge_spec("flow-judge")
+assert greedy.temperature == 0 != paper.temperature and greedy.dimensions == paper.dimensions
+""",
     "A metric": """
 import ast, jupytext, pytest
 from parliabench_utils.metrics.table import METRIC_BY_NAME

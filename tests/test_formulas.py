@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 
 ROW = re.compile(
     r"^\| (?P<formula>.+?) \| \[\w+\]\(\.\./(?P<notebook>notebooks/\w+\.py)\), \"(?P<heading>.+?)\" "
-    r"\| \[`(?P<function>\w+)`\]\(\.\./(?P<module>[\w/]+\.py)\) \|$",
+    r"\| `(?P<called>\w+)` \| \[`(?P<function>\w+)`\]\(\.\./(?P<module>[\w/]+\.py)\) \|$",
     re.MULTILINE,
 )
 ROWS = [match.groupdict() for match in ROW.finditer((ROOT / "docs/FORMULAS.md").read_text(encoding="utf-8"))]
@@ -22,6 +22,17 @@ def test_every_row_is_read():
     assert {f"Eq. {n}" for n in range(1, 5)} <= {row["formula"].partition(",")[0] for row in ROWS}
 
 
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda path: path.stem)
+def test_every_heading_with_a_formula_has_a_row(notebook):
+    told = {row["heading"] for row in ROWS if row["notebook"].endswith(notebook.name)}
+    heading = ""
+    for cell in jupytext.read(notebook).cells:
+        if cell.cell_type == "markdown":
+            found = re.findall(r"^#+ (.*)$", cell.source, re.MULTILINE)
+            heading = found[-1] if found else heading
+            assert "$$" not in cell.source or any(one in heading for one in told), f"{heading} has a formula and no row"
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["formula"][:30])
 def test_the_formula_stands_above_the_cell_that_computes_it(row):
     cells = jupytext.read(ROOT / row["notebook"]).cells
@@ -29,8 +40,8 @@ def test_the_formula_stands_above_the_cell_that_computes_it(row):
     (start,) = [i for i, cell in enumerate(cells) if cell.cell_type == "markdown" and heading.search(cell.source)]
     later = [i for i in range(start + 1, len(cells)) if cells[i].cell_type == "markdown" and cells[i].source.startswith("## ")]
     section = cells[start : later[0] if later else len(cells)]
-    calls = [i for i, cell in enumerate(section) if cell.cell_type == "code" and f"{row['function']}(" in cell.source]
-    assert calls, f"no cell under the heading calls {row['function']}"
+    calls = [i for i, cell in enumerate(section) if cell.cell_type == "code" and f"{row['called']}(" in cell.source]
+    assert calls, f"no cell under the heading calls {row['called']}"
     assert any("$$" in cell.source for cell in section[: calls[0]]), "no formula stands above it"
     if equation := re.match(r"Eq\. (\d)", row["formula"]):
         assert rf"\tag{{{equation[1]}}}" in "".join(cell.source for cell in section[: calls[0]])

@@ -224,7 +224,7 @@ def prepare_backend(settings: TrainingSettings) -> None:
     try:
         import unsloth  # noqa: F401
     except ImportError as error:
-        raise ImportError("backend: unsloth needs unsloth; install it (README, 'On a GPU') or take backend: peft") from error
+        raise ImportError("backend: unsloth needs unsloth; install it (README, 'Hardware') or take backend: peft") from error
 
 
 def with_adapter(spec: ModelSpec, settings: TrainingSettings):
