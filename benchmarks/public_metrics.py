@@ -196,7 +196,8 @@ def perplexity_padded(texts: Sequence[str], model: Any, tokenizer: Any, batch_si
     """As evaluate does: all texts padded to the longest of all, and the logits of a whole batch kept."""
     import torch
 
-    from parliabench_utils.metrics.perplexity import first_words, start_token
+    from parliabench_utils.metrics.distinct import first_words
+    from parliabench_utils.metrics.perplexity import start_token
 
     ids = [[start_token(tokenizer), *tokenizer(first_words(t, 512), add_special_tokens=False)["input_ids"]] for t in texts]
     longest, scores = max(map(len, ids)), []

@@ -182,7 +182,7 @@ from parliabench_utils.corpus.overview import party_table
 party_table(by_paper_keys(kept))
 
 # %% [markdown]
-# The same in four panels, as Figure 2 has them:
+# Figure 2, of this run:
 
 # %%
 import matplotlib.pyplot as plt
@@ -311,8 +311,10 @@ checks = {
     "no empty speech": bool((pd.concat([train, test])["Speech"].str.len() > 0).all()),
     "kept + dropped = read": len(kept) + len(dropped) == len(speeches),
 }
-assert all(checks.values()), checks
 pd.Series(checks, name="holds").to_frame()
+
+# %%
+assert all(checks.values()), checks
 
 # %% [markdown]
 # ## Writing

@@ -85,9 +85,13 @@ pd.DataFrame(train_rows)[["Party", "Topic", "House", "n_words"]].describe().fill
 # %% [markdown]
 # ## What the model sees
 #
-# The system text is the paper's (section 11.3.1), the format is the model's own chat format. The loss is taken below
-# the second line only: the model learns to speak, not to repeat the question. Notebook 04 renders its prompts with
-# the same function.
+# The system text is the paper's (section 11.3.1), the format is the model's own chat format. Notebook 04 renders its
+# prompts with the same function. The loss is the mean negative log-likelihood of the tokens $x_t$ in $A$,
+#
+# $$ L = -\frac{1}{|A|} \sum_{t \in A} \log p(x_t \mid x_{<t}), $$
+#
+# where $A$ is what stands below the second line: the model learns to speak, not to repeat the question. (The paper does
+# not say; `loss_on` takes the whole text instead.)
 
 # %%
 from parliabench_utils.models.finetune import masked_example
@@ -102,9 +106,15 @@ print(masked_example(tokenizer, encode_example(spec, tokenizer, train_rows[0], p
 # %% [markdown]
 # ## Before we start
 #
-# Counting first is cheaper than training on nothing. A row whose prompt fills all of `max_length` would bear no loss,
-# and too many of them stop the notebook. `share_cut` is the share of speeches that are longer than the model may
-# read. Memory and time are estimates from the model's size, the latter only an order of magnitude.
+# LoRA (section 5.2, Table 6) leaves each weight matrix $W$ of the base as it is and learns beside it two thin ones of rank $r$,
+#
+# $$ W' = W + \frac{\alpha}{r}\, B A, \qquad B \in \mathbb{R}^{m \times r},\; A \in \mathbb{R}^{r \times n}, $$
+#
+# so that only $r\,(m + n)$ numbers a matrix are trained; QLoRA keeps $W$ in 4 bits.
+#
+# Counting first is cheaper than training on nothing. A row whose prompt fills all of `max_length` would bear no loss, and too many of
+# them stop the notebook. `share_cut` is the share of speeches that are longer than the model may read. Memory and time are estimates
+# from the model's size, the latter only an order of magnitude.
 
 # %%
 from parliabench_utils.models.finetune import plan
@@ -114,18 +124,37 @@ this_run.note("plan", plans.drop(columns="minutes, roughly").to_dict("records"))
 plans.set_index("model").T
 
 # %% [markdown]
-# Where `max_steps` is 0, steps follow from the rows: whole batches of an epoch, times the epochs. The paper's corpus,
-# 80 % of 447,778 speeches in batches of 64 for two epochs, gives Table 7's figure, and 3 % of it the warm-up.
+# Where `max_steps` is 0, steps follow from the rows. With $N$ training speeches, batches of $b$, gradients accumulated over
+# $g$ batches and $E$ epochs, one step sees an effective batch of $b\,g$ speeches, and Table 7's steps $S$ and warm-up $S_w$ are
+#
+# $$ S = \left\lfloor \frac{N}{b\,g} \right\rfloor E, \qquad S_w = \lceil \omega\, S \rceil . $$
 
 # %%
+from math import ceil
+
 from parliabench_utils.models.finetune import derived_steps
 
-paper_steps = derived_steps(int(447_778 * 0.8), batch_size=64, accumulation=1, epochs=2)
-print(f"{paper_steps:,} steps, {paper_steps * 0.03:.0f} of them to warm up")
+n, b, g, n_epochs, omega = int(447_778 * 0.8), 64, 1, 2, 0.03  # the corpus, its training share, Table 7
+paper_steps = derived_steps(n, batch_size=b, accumulation=g, epochs=n_epochs)
+print(f"the paper: {paper_steps:,} steps of {b * g} speeches, {ceil(omega * paper_steps)} of them to warm up")
+print(f"here: {plans['steps'].iloc[0]} steps of {p.batch_size * p.gradient_accumulation} speeches")
 
 # %% [markdown]
 # ## Training
 #
+# The base's weights $W$ stay as they are. Beside each projection of a layer stands a product of two small matrices,
+# and these alone are trained (LoRA; sections 5.2 and 11.2, Table 6):
+#
+# $$ W' = W + \frac{\alpha}{r} B A, \qquad A \in \mathbb{R}^{r \times k},\; B \in \mathbb{R}^{d \times r}. $$
+#
+# $A$ is drawn, $B$ begins at zero, so that training starts from the base itself. QLoRA is the same on weights that are kept
+# in four bits.
+
+# %%
+print(f"r = {p.lora_rank}, alpha = {p.lora_alpha}: alpha / r = {p.lora_alpha / p.lora_rank:g}")
+print("trained beside", ", ".join(spec.lora_targets))
+
+# %% [markdown]
 # Losses are in nats a token. The step before training shows the base's own held-out loss. A run that was killed goes
 # on from its last checkpoint, on the same schedule.
 
@@ -182,12 +211,7 @@ for title, adapter in (("before", None), ("after", results[names[0]].adapter)):
 # notebook 04 asks base and tuned model for speeches on the same prompts.
 
 # %%
-this_run.note(
-    "dropped",
-    [
-        {"model": m, "rows": int(n), "reason": "prompt fills max_length"}
-        for m, n in zip(plans["model"], plans["dropped"], strict=True)
-    ],
-)
+dropped = plans[["model", "dropped"]].rename(columns={"dropped": "rows"}).assign(reason="prompt fills max_length")
+this_run.note("dropped", dropped.to_dict("records"))
 this_run.note("determinism", "same adapter on the same CPU and thread count; a GPU may differ in the last digits")
 this_run.finish()

@@ -88,20 +88,58 @@ import pandas as pd
 from parliabench_utils.models.validation import validate_speech, validation_settings
 
 checks = validation_settings(p)
-examples = [
+texts = [
     "My Lords, I am grateful to the noble Baroness. " * 4 + "I beg to move.",
     "PARTY: Labour. I thank the hon. Member for his question and will write to him about the figures for 2021.",
     "As an AI language model, I cannot take the side of a party in a debate.",
     "My hon. Friend is right to raise the case of Ysbyty Gwynedd. As they say, diolch yn fawr: we owe our nurses more than thanks, "
     "and the Minister will have heard that from both sides of the House.",
 ]
-pd.DataFrame({"text": examples, "fails": [", ".join(validate_speech(t, settings=checks)) or "nothing" for t in examples]})
+pd.DataFrame({"text": texts, "fails": [", ".join(validate_speech(t, settings=checks)) or "nothing" for t in texts]})
+
+# %% [markdown]
+# The fifth check asks whether a speech $s$ has to do with its context $c$ (House, section, topic, party and the question, as a
+# sentence) at all. Both are read by a sentence encoder $e$, and their cosine must reach `min_similarity`:
+#
+# $$ \cos(s, c) = \frac{e(s) \cdot e(c)}{\lVert e(s) \rVert\, \lVert e(c) \rVert} \in [-1, 1]. $$
+#
+# The threshold is the project page's. Here are the same texts, held against the prompt above.
+
+# %%
+from parliabench_utils.models.validation import similarity_to_prompt
+
+cosines = similarity_to_prompt(texts, [prompts[0]] * len(texts), checks.encoder)
+pd.DataFrame({"text": texts, "cosine": cosines, "on topic": [cosine >= p.min_similarity for cosine in cosines]}).round(2)
 
 # %% [markdown]
 # ## Generating
 #
 # Base and tuned model get the same prompts and the same seeds. On a CPU everything is computed in fp32, where a text
 # does not depend on the batch it was made in, so a run that was killed ends with the same file.
+#
+# One token follows another. The model gives each token $i$ of its vocabulary a logit $z_i$; one that the text holds already is
+# made less likely by the repetition penalty $\rho$, and temperature $T$ sharpens the rest (section 5.3):
+#
+# $$ z'_i = \begin{cases} z_i / \rho & i \text{ seen}, z_i > 0 \\
+# z_i\, \rho & i \text{ seen}, z_i \le 0 \\ z_i & \text{else} \end{cases}
+# \qquad p_i = \frac{\exp(z'_i / T)}{\sum_j \exp(z'_j / T)} . $$
+#
+# The token is drawn from the nucleus $V$, the fewest likeliest tokens that hold `top_p` together, $\sum_{i \in V} p_i \ge p$.
+
+# %%
+import torch
+
+from parliabench_utils.models.backends import draw, penalise_seen
+
+logits = torch.tensor([[2.0, 1.5, 1.0, -1.0]]).repeat(2000, 1)  # four words, of which the first was said already
+sayings = penalise_seen(logits, torch.zeros(2000, 1, dtype=torch.long), p.repetition_penalty)
+drawn = draw(sayings, torch.arange(2000), 0, settings.sampling)
+shares = {"before": logits[0].softmax(0), "p": (sayings[0] / p.temperature).softmax(0), "drawn": drawn.bincount(minlength=4) / 2000}
+pd.DataFrame(shares, index=["the", "a", "my", "fish"]).astype(float).round(2)
+
+# %% [markdown]
+# What lies outside the nucleus is never drawn, and the rest share its part. Each row has a seed of its own,
+# made of the run's seed, prompt, variant and attempt.
 #
 # A base model's failures mix two things: it may not follow instructions, and it may not know Westminster. Two further
 # `types` take them apart, where asked for: `few-shot` shows the base training speeches of the prompt's context, and
@@ -122,6 +160,13 @@ if needed:
 print(f"training speeches a prompt that are shown or stand in for an answer: {needed or 'none, no such type'}")
 
 # %% [markdown]
+# The next token is drawn from the model's scores $z_v$ (section 5.3). Those of tokens that stand there already are lowered by the
+# repetition penalty $\theta$, all are divided by the temperature $T$, and only the most likely tokens $N$ that together have the
+# probability `top_p` stay:
+#
+# $$ p(v) = \frac{e^{z'_v / T}}{\sum_{u \in N} e^{z'_u / T}}, \qquad
+#    z'_v = z_v / \theta \text{ if } z_v > 0 \text{ else } \theta z_v, \text{ for a token that has been said.} $$
+#
 # All first attempts come before the second ones, so that the prompts that failed share a batch. After a restart only
 # what is missing is made.
 
@@ -197,14 +242,17 @@ plt.show()
 # ## Which prompts can be compared
 #
 # Only those that every model and type answered: a model must not look better since it was silent on the hard ones.
-# The paper kept 29,220 of 30,000 speeches. Leaving prompts out may change the mix of parties, so we look at it.
+# Leaving prompts out may change the mix of parties, so we look at it.
 
 # %%
-from parliabench_utils.metrics.speeches import composition, split_prompts, write_summary
+from parliabench_utils.metrics.speeches import split_prompts, write_summary
 
 kept, left_out = split_prompts(speeches)
 print(f"{len(kept)} of {speeches['prompt_id'].nunique()} prompts were answered by all; left out: {left_out or 'none'}")
-composition(prompts, kept).round(2)
+print(f"the paper kept {29_220:,} of {30_000:,} speeches (section 5.3)")
+party = pd.DataFrame(prompts).set_index("prompt_id")["Party"]
+mix = {"all prompts": party.value_counts(normalize=True), "kept": party[kept].value_counts(normalize=True)}
+pd.DataFrame(mix).fillna(0.0).sort_index().round(2)
 
 # %%
 if this_run.writes_summary:

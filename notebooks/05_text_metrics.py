@@ -91,9 +91,12 @@ print(example.generated_speech)
 # %% [markdown]
 # ## Perplexity: does a language model expect this text?
 #
-# $\mathrm{PPL}(s) = \exp\left(-\frac{1}{n}\sum_i \log p(w_i \mid w_{<i})\right)$. A model that would have written the
-# same gives a low value. It also gives a low value to repetition, so it never stands alone. The signature says which
-# model reads, and with which token a text starts: without one the first word would be scored from nothing.
+# Of a speech $s$ of $n$ tokens $w_i$ (section 4.1; the paper prints no formula),
+#
+# $$ \mathrm{PPL}(s) = \exp\Big(-\frac{1}{n}\sum_{i=1}^{n} \log p(w_i \mid w_{<i})\Big). $$
+#
+# A model that would have written the same gives a low value. It also gives a low value to repetition, so it never stands alone. The
+# signature says which model reads, and with which token a text starts: without one the first word would be scored from nothing.
 
 # %%
 from parliabench_utils.metrics import perplexity
@@ -132,7 +135,11 @@ table.round(1)
 # %% [markdown]
 # ## Distinct-n: how much is said twice?
 #
-# The share of n-grams that differ; Table 2 has n = 2. One repeated phrase lowers it, and so does length: a long
+# The share of n-grams that differ (section 4.1, "unique bigram proportions"; Li et al. 2016); Table 2 has $n = 2$:
+#
+# $$ \mathrm{Distinct}\text{-}n(s) = \frac{|\{\text{different } n\text{-grams of } s\}|}{|\{\text{all } n\text{-grams of } s\}|}. $$
+#
+# One repeated phrase lowers it, and so does length: a long
 # speech must say "the hon. Member" again.
 
 # %%
@@ -156,7 +163,12 @@ extremes(speeches, "Dist-2")
 #
 # ## Self-BLEU: does a model say the same to everybody?
 #
-# BLEU of each speech against the other speeches of its group; 1 says that nothing is new, so lower is better. The paper
+# BLEU of each speech $s$ against the other speeches of its group (section 4.1; Zhu et al. 2018). With $p_n$ the share of its
+# n-grams that one of them has too, each counted as often as there, $c$ its length and $r$ the nearest of theirs,
+#
+# $$ \mathrm{BLEU}(s) = \min\big(1, e^{1 - r / c}\big)\, \Big(\prod_{n=1}^{N} p_n\Big)^{1 / N}. $$
+#
+# 1 says that nothing is new, so lower is better. The paper
 # names variants under one prompt; where a prompt has one speech the group is all speeches of the model.
 #
 # The value grows with the size of the group, and it depends on what the others answer. The column that this notebook writes
@@ -169,10 +181,14 @@ from parliabench_utils.metrics import self_bleu
 self_bleu.require_variants(p.self_bleu_group, speeches.attrs["variants"])
 groups = self_bleu.GROUP_COLUMNS[p.self_bleu_group]
 speeches["Self-BLEU"] = per_job(
-    speeches,
-    lambda job: self_bleu.self_bleu(job["generated_speech"].tolist(), job[groups].tolist(), p.self_bleu_n),
+    speeches, lambda job: self_bleu.self_bleu(job["generated_speech"].tolist(), job[groups].tolist(), p.self_bleu_n)
 )
 signatures["Self-BLEU"] = self_bleu.signature(p.self_bleu_group, p.self_bleu_n)
+
+# %% [markdown]
+# Between jobs we compare what answers the same prompts:
+
+# %%
 same_prompts = self_bleu.comparable(speeches, p.self_bleu_group, p.self_bleu_n)
 alike = speeches.assign(**{"Self-BLEU": same_prompts})
 by_job(alike.dropna(subset="Self-BLEU"), ["Self-BLEU"])
@@ -189,8 +205,13 @@ extremes(alike, "Self-BLEU")
 #
 # ## GRUEN: grammar, redundancy, focus
 #
-# A sum of three parts, cut at 0 and 1. *Grammar*: how likely each sentence is, and what a classifier of acceptable
-# sentences says. *Redundancy*: minus 0.1 for each sign that two sentences say the same. *Focus*: minus 0.1 for
+# A sum of three parts, cut at 0 and 1 (section 4.1; Zhu and Bhat 2020),
+#
+# $$ \mathrm{GRUEN} = \min\big(1, \max(0,\; g + r + f)\big), \qquad
+#    g = \max\Big(0,\; \frac{e^{-\ell / 2} + a}{8} + \frac{1}{2}\Big), $$
+#
+# with $\ell$ the loss of a language model on the sentences and $a$ the logit of a classifier of acceptable ones. *Grammar* $g$
+# sees sentences alone. *Redundancy* $r$: minus 0.1 for each sign that two sentences say the same. *Focus* $f$: minus 0.1 for
 # neighbours that have nothing to do with each other. In the published code the last part never fires, and the second
 # grows with the square of a speech's length; ours takes a pair's average unless `gruen_parity` is set.
 
@@ -241,8 +262,13 @@ extremes(speeches, "GRUEN")
 #
 # ## BERTScore: what members said, piece by piece
 #
-# Each piece of a speech finds its most similar piece in a reference: precision; the other way round: recall; F1 joins
-# them. The references are the corpus's speeches of the same context, chosen by the prompt alone and without its debate
+# Each piece $x_i$ of a speech finds its most similar piece $y_j$ in a reference: precision; the other way round: recall; F1 joins
+# them (section 4.1; Zhang et al. 2020). Pieces are unit vectors of an encoder that has read the whole text:
+#
+# $$ P = \frac{1}{|x|} \sum_i \max_j x_i^\top y_j, \qquad R = \frac{1}{|y|} \sum_j \max_i x_i^\top y_j, \qquad
+#    F_1 = \frac{2 P R}{P + R}. $$
+#
+# The references are the corpus's speeches of the same context, chosen by the prompt alone and without its debate
 # and speaker: the same for every model and for the member who answered it.
 
 # %%
@@ -254,17 +280,18 @@ print("speeches by number of references:", counts.to_dict())
 print("first reference of the first prompt:", references[0][0][:300] if references[0] else "none")
 
 # %%
+import numpy as np
+
 from parliabench_utils.metrics import bertscore
 from parliabench_utils.models.embeddings import TokenEncoder
 
 matcher = TokenEncoder(p.bertscore_encoder, p.bertscore_layer)
 texts = speeches["generated_speech"].tolist()
 settings = {"idf": p.bertscore_idf, "rescale": p.bertscore_rescale, "idf_texts": rarity}
-scores = bertscore.bertscore(texts, references, matcher, **settings)
-for column, values in zip(["BERTScore P", "BERTScore R", "BERTScore F1"], scores, strict=True):
-    speeches[column] = values
-    signatures[column] = bertscore.signature(matcher, p.bertscore_idf, p.bertscore_rescale)
-by_job(speeches, ["BERTScore P", "BERTScore R", "BERTScore F1"])
+matched = ["BERTScore P", "BERTScore R", "BERTScore F1"]
+speeches[matched] = np.column_stack(bertscore.bertscore(texts, references, matcher, **settings))
+signatures |= dict.fromkeys(matched, bertscore.signature(matcher, p.bertscore_idf, p.bertscore_rescale))
+by_job(speeches, matched)
 
 # %% [markdown]
 # What is a high value? Every two English texts share many pieces. The speeches against the references of *another*
@@ -286,8 +313,13 @@ extremes(speeches, "BERTScore F1")
 # %% [markdown]
 # ## MoverScore: how far the words have to travel
 #
-# The least total way that the pieces of a speech, weighted by their rarity, must go to become those of a reference; 1
-# / (1 + way), and the mean over the references. The way is an exact optimal transport.
+# The least total way that the pieces of a speech, weighted by their rarity $f$, must go to become those of a reference (section
+# 4.1; Zhao et al. 2019), with $d$ the distance of two pieces and $F$ a plan that moves all weight:
+#
+# $$ \mathrm{MoverScore} = \frac{1}{1 + W}, \qquad W = \min_{F \ge 0} \sum_{ij} F_{ij}\, d(x_i, y_j), \qquad
+#    \sum_j F_{ij} = f_{x_i}, \quad \sum_i F_{ij} = f_{y_j}; $$
+#
+# the mean over the references. The way is an exact optimal transport.
 
 # %%
 from parliabench_utils.metrics import moverscore
@@ -296,17 +328,16 @@ mover = TokenEncoder(p.moverscore_encoder, p.moverscore_layer)
 fixed = rarity if p.moverscore_idf == "references" else None
 settings = {"idf": p.moverscore_idf != "off", "over": p.moverscore_over, "cost": p.moverscore_cost}
 signatures["MoverScore"] = moverscore.signature(mover, **settings, fixed_idf=fixed is not None)
-speeches["MoverScore"] = per_job(
-    speeches,
-    lambda job: moverscore.moverscore(
-        job["generated_speech"].tolist(),
-        [references[i] for i in job.index],
-        mover,
-        **settings,
-        idf_texts=fixed,
-        n_threads=p.n_threads,
-    ),
-)
+
+
+# %%
+def move(job):
+    texts_of = [references[i] for i in job.index]
+    options = settings | {"idf_texts": fixed, "n_threads": p.n_threads}
+    return moverscore.moverscore(job["generated_speech"].tolist(), texts_of, mover, **options)
+
+
+speeches["MoverScore"] = per_job(speeches, move)
 by_job(speeches, ["MoverScore"])
 
 # %%
@@ -370,19 +401,15 @@ rank_correlations(speeches, [*shown, "n_words"])[0].round(2)
 from parliabench_utils.metrics.speeches import correlations, write_scores
 from parliabench_utils.run.artefacts import write_csv
 
-columns = [
-    *(f"Dist-{n}" for n in (1, 2, 3, 4)),
-    "Self-BLEU",
-    "GRUEN",
-    "GRUEN_grammar",
-    "GRUEN_redundancy",
-    "GRUEN_focus",
-]
-columns = ["PPL", *columns, "BERTScore P", "BERTScore R", "BERTScore F1", "MoverScore", "n_tokens", "n_truncated"]
-columns += [f"truncated {metric}" for metric in cut]
-write_scores(this_run, speeches, columns, signatures)
+columns = ["PPL", "Dist-1", "Dist-2", "Dist-3", "Dist-4", "Self-BLEU", *gruen.COLUMNS[:4], *matched, "MoverScore"]
+columns += [name for name in signatures if name not in columns]
+columns += ["n_tokens", "n_truncated", *(f"truncated {metric}" for metric in cut)]
+read_by_08 = {"Self-BLEU": {"group": p.self_bleu_group, "max_n": p.self_bleu_n}}  # it is taken again among the compared speeches
+write_scores(this_run, speeches, columns, signatures | {"settings": read_by_08})
 if this_run.writes_summary:
     write_csv(this_run.stage_folder() / "summary/correlations.csv", correlations(speeches, [*shown, "n_words"]))
+
+# %%
 this_run.note("signatures", signatures)
 this_run.note("undefined", speeches[columns].isna().sum().loc[lambda n: n > 0].to_dict())
 this_run.note("truncated", {metric: int(count) for metric, count in cut.sum().items()})

@@ -83,11 +83,23 @@ pd.DataFrame(directions @ directions.T, index=list(parties), columns=list(partie
 # %% [markdown]
 # ## The speeches, scored
 #
-# `similarity` is the cosine to the *nearest* orientation (Eq. 1), `distance` how far that is from the expected one on
-# the scale from -6 to 6, `PSA` their product as in Eq. 2; it is undefined for those without a place on the scale
-# (Bishops, Crossbenchers, independents). `Party Align` is the cosine to the party's own centroid (Eq. 3), `Party Align
-# deranged` the cosine to the next party's in the alphabet: a control. A party of which leaving out has left nobody gives
-# no value, to its member and to the models alike.
+# Section 4.1.1. Of the orientations $\mathcal{PO}$ with centroids $c_{po}$, a speech $s$ is nearest to
+#
+# $$ po^{*} = \operatorname*{argmax}_{po \in \mathcal{PO}} \mathrm{sim}(s, c_{po}), \tag{1} $$
+#
+# and PSA takes off for its distance to the expected orientation $po_e$ on the scale $\phi$ from far-left to far-right:
+#
+# $$ \mathrm{PSA}(s, po_e) = \mathrm{sim}(s, c_{po^{*}}) \cdot
+#    \max\Big(0,\; 1 - \frac{|\phi(po_e) - \phi(po^{*})|}{12}\Big). \tag{2} $$
+#
+# Party Align is the cosine to the centroid of the expected party $p$:
+#
+# $$ \mathrm{Party\ Align}(s, p) = \mathrm{sim}(s, c_p). \tag{3} $$
+#
+# `similarity` is the cosine to the *nearest* orientation (Eq. 1), `distance` that on the scale, `PSA` Eq. 2; it is undefined for
+# those without a place on the scale (Bishops, Crossbenchers, independents). `Party Align` is the cosine to the party's own centroid
+# (Eq. 3), `Party Align deranged` that to the next party's in the alphabet: a control. A party of which leaving out has left nobody
+# gives no value, to its member and to the models alike.
 
 # %%
 from parliabench_utils.metrics.alignment import COLUMNS, align
@@ -128,12 +140,14 @@ rank_correlations(speeches, ["PSA", "Party Align", "margin", "Party Align residu
 # speeches of a party lie around its centroid, or all in one cloud.
 
 # %%
-from matplotlib import pyplot as plt
-
 centre = directions.mean(axis=0)
 weight = np.sqrt(np.array(list(store.counts("Party").values())))[:, None]  # small parties must not draw the map
 axes_of_map = np.linalg.svd((directions - centre) * weight, full_matrices=False)[2][:2]
 places, spots = (directions - centre) @ axes_of_map.T, (vectors - centre) @ axes_of_map.T
+
+# %%
+from matplotlib import pyplot as plt
+
 fig, ax = plt.subplots(figsize=(8, 5), layout="constrained")
 for party, place, color in zip(parties, places, plt.get_cmap("tab20").colors, strict=False):
     own = (speeches["Party"] == party).to_numpy()

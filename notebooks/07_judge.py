@@ -124,26 +124,10 @@ next(rows[0] for rows in judged.values() if rows)
 # %%
 from parliabench_utils.metrics.judge_prompts import parse_judgement
 
-replies = [
-    "<score>8</score>",
-    "<score>8/10</score>",
-    "<score>7.5</score>",
-    "<feedback>Not <score>2</score> but</feedback><score>9</score>",
-]
-replies += [
-    "<score>8",
-    "<score>1",
-    "<score>85</score>",
-    "<score>-1</score>",
-    "I cannot rate this.",
-    "<feedback>It begins",
-]
-replies += [
-    "<think>Perhaps <score>4</score>, but",
-    "Score: 7\nA score of 9 would need more evidence.",
-    '{"feedback": "Clear.", "score": 8}',
-    "Score: 7 or 8",
-]
+replies = ["<score>8</score>", "<score>8/10</score>", "<score>7.5</score>", "<score>8", "<score>1", "<score>85</score>"]
+replies += ["<feedback>Not <score>2</score> but</feedback><score>9</score>", "<score>-1</score>", "I cannot rate this."]
+replies += ["<feedback>It begins", "<think>Perhaps <score>4</score>, but", "Score: 7\nA score of 9 would need more evidence."]
+replies += ['{"feedback": "Clear.", "score": 8}', "Score: 7 or 8"]
 pd.DataFrame([{"reply": text, **vars(parse_judgement(text, (1, 10)))} for text in replies]).drop(columns="feedback")
 
 # %% [markdown]
@@ -229,12 +213,16 @@ if this_run.writes_summary and p.second_judge:
     others = ask_all(groups, second_engine, summary / "second_judge.jsonl", label="Second judge", cache=kept, **options)
 
 # %% [markdown]
+# Agreement is Krippendorff's $\alpha$: how far the ratings of one speech differ, $D_o$, against how far any two ratings do, $D_e$;
+# with another scale or judge, the weighted $\kappa$ of the pairs' shares $o_{ij}$ against what the margins give, $e_{ij}$:
+#
+# $$ \alpha = 1 - \frac{D_o}{D_e}, \qquad \kappa = 1 - \frac{\sum_{ij} (i - j)^2\, o_{ij}}{\sum_{ij} (i - j)^2\, e_{ij}}. $$
+#
 # Now the numbers. Beside each stands what a sound judge would have; brackets hold 95 % intervals (Wilson's for shares, where ties
 # count half). With so few speeches they are wide: an interval that reaches below 0.5 cannot tell the judge from a coin.
 
 # %%
-from parliabench_utils.metrics.judge_trust import checks_frame
-from parliabench_utils.results.robustness import trust_display, trust_measures, verdicts
+from parliabench_utils.metrics.judge_trust import checks_frame, trust_display, trust_measures, verdicts
 
 measures = trust_measures(scores, speeches, checks_frame(asked), checks_frame(others), p.points, p.second_points)
 trust = trust_display(measures)
@@ -250,7 +238,7 @@ trust.style.hide(axis="index")
 # not be measured.
 
 # %%
-from parliabench_utils.results.robustness import BLIND, PAYS, WORDS
+from parliabench_utils.metrics.judge_trust import BLIND, PAYS, WORDS
 
 scale = p.points - 1
 print(f"pays for length: more than {PAYS * scale:g} points for 100 words; blind to it: less than {BLIND * scale:g}\n")

@@ -318,7 +318,7 @@ from parliabench_utils.results.scores import training_speeches
 
 copied = frames["memorisation.csv"] = memorisation(scores, training_speeches(this_run.folder))
 memorised = memorisation_summary(copied[scores.loc[scores["generated_speech"].notna(), "compared"].to_numpy()])
-train = (this_run.folder / "02_dataset/train.jsonl", *source)
+train = (tables.dataset_files(this_run.folder)[0], *source)
 made["memorisation"] = tables.memorisation_display(memorised, names, train)
 for row in copied.sort_values("longest_run", ascending=False, kind="stable").head(5).itertuples():
     print(f"{row.model}, {row.type}: {row.longest_run} words: {row.longest_passage}")

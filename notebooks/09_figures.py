@@ -120,12 +120,12 @@ show(fig7(read_csv(source), note, (source,)), this_run.folder)
 # ## Orientations and stability (Figures 8 and s1)
 
 # %%
-from parliabench_utils.results.release import estimand_of
+from parliabench_utils.results.release import parameter_of_08
 from parliabench_utils.results.scores import compared_rows, generated
 
 source = statistics / "scores.parquet"
 rows = compared_rows(pd.read_parquet(source))
-show(fig8(rows, names, note, (source,), estimand_of(this_run.folder)), this_run.folder)
+show(fig8(rows, names, note, (source,), parameter_of_08(this_run.folder, "estimand")), this_run.folder)
 
 # %% [markdown]
 # Stability asks how even a model is over such groups. Read the points against the black mark, not against 100.
@@ -163,7 +163,8 @@ show(s4(read_csv(source), note, (source,)), this_run.folder)
 from parliabench_utils.results import release
 from parliabench_utils.results.report import model_rows, warnings
 
-scores = release.with_composite(pd.read_parquet(statistics / "scores.parquet"), release.normalisation_of(this_run.folder))
+how = release.parameter_of_08(this_run.folder, "normalisation")
+scores = release.with_composite(pd.read_parquet(statistics / "scores.parquet"), how)
 specs = [read_model_spec(model) for model in this_run.params.models]
 caution = warnings(this_run.folder, specs, this_run.params.judge, generated(rows)["prompt_id"].nunique())
 release.write_release(this_run.folder, scores, names, model_rows(specs), caution)

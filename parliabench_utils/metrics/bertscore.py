@@ -1,5 +1,4 @@
-"""BERTScore: each piece of a speech matched with the most similar piece of a reference (paper 4.1 (2); Zhang et al.
-2020).
+"""BERTScore: each piece of a speech matched with the most similar piece of a reference (paper 4.1 (2); Zhang et al. 2020).
 
 Used by notebook 05. The values are those of the `bert-score` library on the same encoder and layer, but references
 that many speeches share are encoded once, and one matrix product compares a speech with all its references.
@@ -13,7 +12,6 @@ from itertools import groupby
 
 import numpy as np
 
-from parliabench_utils.metrics.speeches import require_references
 from parliabench_utils.models.embeddings import TokenEncoder, Tokens
 
 BLOCK = 128  # candidates compared at a time: bounds the memory
@@ -45,42 +43,61 @@ def bertscore(
     With `rescale` unrelated text is near 0; ValueError where no baseline of the encoder and layer is known. The opening
     and closing pieces weigh nothing, but in the library a word may match them; `match_specials=False` ends that.
     """
-    require_references(candidates, references)
     encoder = TokenEncoder(encoder, -1 if layer is None else layer) if isinstance(encoder, str) else encoder
-    baseline = _baseline(encoder) if rescale else None
-    references = [[text for text in texts if text and text.strip()] for texts in references]
+    key = (encoder.name.rsplit("/", 1)[-1], encoder.layer)
+    if rescale and key not in BASELINES:
+        known = ", ".join(f"{name} layer {layer}" for name, layer in BASELINES)
+        raise ValueError(f"no baseline for {key[0]} layer {key[1]}, so nothing to rescale by; known: {known}")
+    references, usable = usable_pairs(candidates, references)
     counted = [text for texts in references for text in texts] if idf_texts is None else idf_texts
     weights = piece_idf(counted, encoder) if idf else None
     scores = np.full((3, len(candidates)), np.nan)
-    usable = [i for i, text in enumerate(candidates) if text and text.strip() and references[i]]
-    usable.sort(key=lambda i: references[i])  # speeches with the same references follow each other
     for start in range(0, len(usable), BLOCK):
         block = usable[start : start + BLOCK]
         texts = sorted({text for i in block for text in (candidates[i], *references[i])})
-        seen = (lambda tokens: tokens) if match_specials else without_specials
-        encoded = {text: seen(tokens) for text, tokens in zip(texts, encoder.encode(texts), strict=True)}
-        spoken = {text: tokens for text, tokens in encoded.items() if not tokens.special.all()}
+        encoded = encoder.encode(texts) if match_specials else [_without_specials(tokens) for tokens in encoder.encode(texts)]
+        spoken = {text: tokens for text, tokens in zip(texts, encoded, strict=True) if not tokens.special.all()}
         for shared, group in groupby(block, key=lambda i: references[i]):
             if known := [spoken[text] for text in shared if text in spoken]:
-                with_all = against(known, weights)
+                with_all = _against(known, weights)
                 for i in group:
                     if candidates[i] in spoken:
                         scores[:, i] = with_all(spoken[candidates[i]])
-    if baseline is not None:
+    if rescale:
+        baseline = np.array(BASELINES[key])[:, None]
         scores = (scores - baseline) / (1 - baseline)
     return scores[0], scores[1], scores[2]
 
 
-def against(references: Sequence[Tokens], idf: dict[int, float] | None) -> Callable[[Tokens], np.ndarray]:
+def usable_pairs(candidates: Sequence[str | None], references: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
+    """References without empty ones, and the numbers of the speeches that can be scored, those with the same references together.
+
+    ValueError where there is not one list of texts for each candidate; a bare string would be read letter by letter.
+    """
+    if len(candidates) != len(references):
+        raise ValueError(f"{len(candidates)} speeches and {len(references)} lists of references")
+    if bare := [i for i, texts in enumerate(references) if isinstance(texts, str)]:
+        raise ValueError(f"the references of speech {bare[0]} are one string; a list of texts is wanted: [text]")
+    references = [[text for text in texts if text and text.strip()] for texts in references]
+    usable = [i for i, text in enumerate(candidates) if text and text.strip() and references[i]]
+    return references, sorted(usable, key=lambda i: references[i])
+
+
+def _without_specials(tokens: Tokens) -> Tokens:
+    plain = ~tokens.special
+    return Tokens(tokens.ids[plain], tokens.vectors[plain], tokens.special[plain], tokens.kept[plain])
+
+
+def _against(references: Sequence[Tokens], idf: dict[int, float] | None) -> Callable[[Tokens], np.ndarray]:
     """A function of a candidate: its highest P, R and F1 over the references, shape (3,)."""
     starts = np.cumsum([0, *(len(reference.ids) for reference in references)])[:-1]
     vectors = np.concatenate([reference.vectors for reference in references])
-    weights = np.concatenate([piece_weights(reference, idf) for reference in references])
+    weights = np.concatenate([_piece_weights(reference, idf) for reference in references])
 
     def best_match(candidate: Tokens) -> np.ndarray:
         similarity = candidate.vectors @ vectors.T  # (pieces, all reference pieces)
         to_reference = np.maximum.reduceat(similarity, starts, axis=1)  # (pieces, references): each piece's best match
-        precision = piece_weights(candidate, idf) @ to_reference
+        precision = _piece_weights(candidate, idf) @ to_reference
         recall = np.add.reduceat(weights * similarity.max(axis=0), starts)
         both = precision + recall
         f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both != 0)
@@ -89,13 +106,7 @@ def against(references: Sequence[Tokens], idf: dict[int, float] | None) -> Calla
     return best_match
 
 
-def without_specials(tokens: Tokens) -> Tokens:
-    """The pieces of the text itself."""
-    plain = ~tokens.special
-    return Tokens(tokens.ids[plain], tokens.vectors[plain], tokens.special[plain], tokens.kept[plain])
-
-
-def piece_weights(tokens: Tokens, idf: dict[int, float] | None) -> np.ndarray:
+def _piece_weights(tokens: Tokens, idf: dict[int, float] | None) -> np.ndarray:
     """Weights of a text's pieces that sum to 1: equal without the special ones, or by idf; equal where every idf is 0."""
     plain = (~tokens.special).astype(np.float64)
     weights = plain if idf is None else np.array([idf.get(int(piece), idf[-1]) for piece in tokens.ids])
@@ -109,11 +120,3 @@ def piece_idf(texts: Sequence[str], encoder: TokenEncoder) -> dict[int, float]:
     frequency = Counter(piece for text in texts for piece in set(encoder.pieces(text)))
     idf = {piece: float(np.log((len(texts) + 1) / (df + 1))) for piece, df in frequency.items()}
     return idf | dict.fromkeys(encoder.special_ids, 0.0) | {-1: float(np.log(len(texts) + 1))}
-
-
-def _baseline(encoder: TokenEncoder) -> np.ndarray:
-    key = (encoder.name.rsplit("/", 1)[-1], encoder.layer)
-    if key not in BASELINES:
-        known = ", ".join(f"{name} layer {layer}" for name, layer in BASELINES)
-        raise ValueError(f"no baseline for {key[0]} layer {key[1]}, so nothing to rescale by; known: {known}")
-    return np.array(BASELINES[key])[:, None]

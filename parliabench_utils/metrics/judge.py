@@ -1,33 +1,10 @@
-"""Replies on disk by prompt, judge, parameters and seed, so that nothing is asked twice, in whatever run.
+"""Ask a judge about speeches and keep every answer: prompt, call, parse, retry, one row a dimension (paper section 10).
 
-Used by notebook 07 where its parameter `cache` is true. Each process appends to a file of its own, so that there is nothing to lock,
-and reads everybody's. What is kept is the raw reply with a hash: it is read anew each time, a line that is not what its hash says is
-counted in `damaged` and asked again, and a line that a kill cut short is passed over.
-
-    cache = JudgementCache(engine)
-    cache.put(prompt, seed, "<feedback>Clear.</feedback><score>8</score>", "stop")
-    cache.get(prompt, seed)     # ("<feedback>Clear.</feedback><score>8</score>", "stop")
-
-Two ways to put a question to a judge in process: a constrained ending, or free text. `judge_server` is the third.
-
-Used by notebook 07 through `metrics.judge`. Every engine has `ask(prompts, seeds) -> list[Reply]` in the prompts' order,
-`read(raw, finish) -> Judgement` for a reply that is on disk already, a `signature` with everything that shapes its replies,
-`versions`, and `whole_speech`: true when the prompts of one speech are to be asked together, and nothing else with them.
-
-    engine = open_engine(read_judge_spec("smollm2-constrained"))
-    engine.ask(judge_prompts(spec, speech), seeds=[0] * 6)[0].judgement.score      # between 1 and 10
-
-A judge behind an OpenAI-compatible HTTP interface: vLLM, llama.cpp's server, `transformers serve`.
-
-Used by notebook 07 when a judge's file says `engine: server`. Prompts of one speech stand side by side in a batch, so that a
-server with a prefix cache reads what they share once.
-
-    ServerEngine(spec, "http://localhost:8000/v1").ask(prompts, seeds)
-
-Ask a judge about speeches and keep every answer: prompt, call, parse, retry, one row a dimension (paper section 10).
-
-Used by notebook 07. Rows go to disk as they come, so that a killed run goes on where it stopped; a judgement that fails
-has the score null and its reason, and is never averaged.
+Used by notebook 07. Rows go to disk as they come, so that a killed run goes on where it stopped; a judgement that fails has the score
+null and its reason, and is never averaged. Three engines: a constrained ending or free text in process, and free text from an
+OpenAI-compatible server. Each has `ask(prompts, seeds) -> list[Reply]` in the prompts' order, `read(raw, finish) -> Judgement` for a
+reply that is on disk already, a `signature` with everything that shapes its replies, `versions`, and `whole_speech`: true when the
+prompts of one speech are to be asked together, and nothing else with them.
 
     spec = read_judge_spec("smollm2-constrained")
     rows = judge_speeches(speeches, spec, open_engine(spec), path, run_seed=42)
@@ -74,7 +51,12 @@ LAYOUT = 2  # raise it when a line is written otherwise, or an engine answers ot
 
 
 class JudgementCache:
-    """All replies of one engine: its signature, which names weights and parameters, and its libraries' versions."""
+    """All replies of one engine (its signature, which names weights and parameters, and its libraries' versions), in whatever run.
+
+    Each process appends to a file of its own, so that there is nothing to lock, and reads everybody's. What is kept is the raw reply
+    with a hash: it is read anew each time, a line that is not what its hash says is counted in `damaged` and asked again, and a line
+    that a kill cut short is passed over.
+    """
 
     def __init__(self, engine):
         name = hashlib.sha256(f"{LAYOUT}\n{engine.signature}\n{engine.versions}".encode()).hexdigest()[:16]
@@ -143,7 +125,6 @@ def open_engine(spec: JudgeSpec, points: int = 10, server_url: str = ""):
     if spec.engine == "server":
         if not server_url:
             raise ValueError(f"judge {spec.name!r} runs on a server: set server_url, e.g. http://localhost:8000/v1")
-
         return ServerEngine(spec, server_url, points)
     if server_url:
         raise ValueError(f"judge {spec.name!r} runs in process, but server_url is {public_url(server_url)!r}: empty one of the two")
@@ -162,9 +143,10 @@ def room_for_reply(n_prompt: int, max_new_tokens: int, context_switch: int | Non
     return room if room >= min(MIN_NEW_TOKENS, max_new_tokens) else 0
 
 
-def sampling_text(spec: JudgeSpec, n_tokens: int, points: int) -> str:
-    """The part of a signature that says how text is drawn."""
-    return f"T={spec.temperature}|top_p={spec.top_p}|new={n_tokens}|switch={spec.context_switch}|points={points}"
+def _signature(spec: JudgeSpec, who: str, n_tokens: int, points: int) -> str:
+    """Everything that shapes a reply."""
+    drawn = f"T={spec.temperature}|top_p={spec.top_p}|new={n_tokens}|switch={spec.context_switch}|points={points}"
+    return f"{spec.name}|{who}|{spec.ending}|{drawn}"
 
 
 def library_versions() -> str:
@@ -184,8 +166,7 @@ class ConstrainedEngine:
 
     def __init__(self, loaded: LoadedModel, spec: JudgeSpec, points: int = 10):
         self.loaded, self.spec, self.points = loaded, spec, points
-        drawn = sampling_text(spec, spec.feedback_tokens, points)
-        self.signature = f"{spec.name}|{loaded.fingerprint}|{spec.ending}|{drawn}"
+        self.signature = _signature(spec, loaded.fingerprint, spec.feedback_tokens, points)
         self.versions = library_versions()
         self.digits, self.zero, self.close = self._score_tokens()
 
@@ -280,18 +261,26 @@ class ConstrainedEngine:
         return shared, [[*tokenizer.encode(text, add_special_tokens=False), self.digits[0]] for text in endings]
 
 
-class TextEngine:
+class _FreeText:
+    """What engines share whose replies are free text, each row by itself."""
+
+    whole_speech = False
+    points: int
+
+    def read(self, raw: str, finish: str = "") -> Judgement:
+        """`parse_judgement` on this scale."""
+        return parse_judgement(raw, (1, self.points), cut=finish == "length")
+
+
+class TextEngine(_FreeText):
     """Free feedback and a verdict, sampled in process: each row from its own seed, so that its noise is its own.
 
     In fp32 a row's text does not depend on its batch; in bf16 and 4-bit it may, which the manifest says.
     """
 
-    whole_speech = False
-
     def __init__(self, loaded: LoadedModel, spec: JudgeSpec, points: int = 10):
         self.loaded, self.spec, self.points = loaded, spec, points
-        drawn = sampling_text(spec, spec.max_new_tokens, points)
-        self.signature = f"{spec.name}|{loaded.fingerprint}|free|{drawn}"
+        self.signature = _signature(spec, loaded.fingerprint, spec.max_new_tokens, points)
         self.versions = library_versions()
 
     def ask(self, prompts: list[JudgePrompt], seeds: list[int]) -> list[Reply]:
@@ -314,10 +303,6 @@ class TextEngine:
                     raw = thinking + text
                     replies[n] = Reply(raw, self.read(raw, finish), finish)
         return replies
-
-    def read(self, raw: str, finish: str = "") -> Judgement:
-        """`parse_judgement` on this scale."""
-        return parse_judgement(raw, (1, self.points), cut=finish == "length")
 
 
 def _encoded(loaded: LoadedModel, user: str, answer: str = "") -> list[int]:
@@ -352,17 +337,19 @@ def opened_thoughts(tokenizer) -> str:
 BYTES_PER_TOKEN = (3, 6)  # English has four to five: bounds for a prompt's length without its tokenizer
 
 
-class ServerEngine:
-    """Asks `batch_size` prompts at once. An item that gets no answer is `no-answer`; errors that end the run as `Server.post`'s."""
+class ServerEngine(_FreeText):
+    """A judge behind an OpenAI-compatible HTTP interface: vLLM, llama.cpp's server, `transformers serve`.
 
-    whole_speech = False
+    Asks `batch_size` prompts at once; those of one speech stand side by side, so that a server with a prefix cache reads what they
+    share once. An item that gets no answer is `no-answer`; errors that end the run are `Server.post`'s.
+    """
 
     def __init__(self, spec: JudgeSpec, url: str, points: int = 10, timeout: float = 600.0, wait: float = 1.0):
         self.spec, self.points = spec, points
         model = read_model_spec(spec.model) if isinstance(spec.model, str) else spec.model
         self.model_id, self.stop = model.id, model.stop
-        drawn = sampling_text(spec, spec.max_new_tokens, points)
-        self.signature = f"{spec.name}|server {model.id}|free|{drawn}|no top_k, min_p or penalties"
+        drawn = _signature(spec, f"server {model.id}", spec.max_new_tokens, points)
+        self.signature = f"{drawn}|no top_k, min_p or penalties"
         self.server = Server(url, f"judge {spec.name!r}", timeout, wait)
         self.versions = f"server {self.server.models()[1]}"
 
@@ -370,10 +357,6 @@ class ServerEngine:
         """One reply a prompt, in their order."""
         with ThreadPoolExecutor(self.spec.batch_size) as pool:
             return list(pool.map(self._ask_one, prompts, seeds))
-
-    def read(self, raw: str, finish: str = "") -> Judgement:
-        """`parse_judgement` on this scale."""
-        return parse_judgement(raw, (1, self.points), cut=finish == "length")
 
     def _room(self, prompt: JudgePrompt) -> int:
         """New tokens to ask for, sure not to cross the context switch; 0 where the prompt may end near it."""
@@ -425,16 +408,9 @@ def speeches_of(folder: Path, model: str, kind: str) -> list[Row]:
 
 
 def judge_speeches(
-    speeches: list[Row],
-    spec: JudgeSpec,
-    engine,
-    path: Path,
-    run_seed: int,
-    points: int = 10,
-    max_attempts: int = 3,
-    label: str = "Judging",
-    cache: JudgementCache | None = None,
-) -> list[Row]:
+    speeches: list[Row], spec: JudgeSpec, engine, path: Path, run_seed: int, points: int = 10, max_attempts: int = 3,
+    label: str = "Judging", cache: JudgementCache | None = None,
+) -> list[Row]:  # fmt: skip
     """Judge all six dimensions of each speech into the JSONL file `path`; what is there already is not asked again.
 
     A reply without a score is asked again with a new seed, at most `max_attempts` times in all. Returns the rows by prompt, variant
@@ -452,15 +428,9 @@ def speech_question(speech: Row, prompt: JudgePrompt, **more) -> Question:
 
 
 def ask_all(
-    groups: Sequence[list[Question]],
-    engine,
-    path: Path,
-    run_seed: int,
-    max_attempts: int = 1,
-    batch_size: int = 32,
-    label: str = "Judging",
-    cache: JudgementCache | None = None,
-) -> list[Row]:
+    groups: Sequence[list[Question]], engine, path: Path, run_seed: int, max_attempts: int = 1, batch_size: int = 32,
+    label: str = "Judging", cache: JudgementCache | None = None,
+) -> list[Row]:  # fmt: skip
     """Ask groups of questions (each about one speech) into the JSONL file `path`, in their order, resuming what is there.
 
     Columns after the ids: `score, parse_status, feedback, raw, finish_reason, prompt_sha256, attempts, seed, earlier` (status, raw
@@ -519,16 +489,7 @@ def _replies(questions: list[Question], seeds: list[int], engine, cache: Judgeme
 
 def _row(question: Question, reply: Reply, attempt: int, seed: int, engine, before: Row | None) -> Row:
     failed = [{key: before[key] for key in ("parse_status", "raw", "seed")}] if before else []
-    return question.ids | {
-        "score": reply.judgement.score,
-        "parse_status": reply.judgement.status,
-        "feedback": reply.judgement.feedback,
-        "raw": reply.raw,
-        "finish_reason": reply.finish,
-        "prompt_sha256": question.prompt.sha256,
-        "attempts": attempt,
-        "seed": seed,
-        "earlier": (before["earlier"] if before else []) + failed,
-        "engine": engine.signature,
-        "versions": engine.versions,
-    }
+    judged = {"score": reply.judgement.score, "parse_status": reply.judgement.status, "feedback": reply.judgement.feedback}
+    asked = {"raw": reply.raw, "finish_reason": reply.finish, "prompt_sha256": question.prompt.sha256, "attempts": attempt}
+    kept = {"seed": seed, "earlier": (before["earlier"] if before else []) + failed}
+    return question.ids | judged | asked | kept | {"engine": engine.signature, "versions": engine.versions}

@@ -12,13 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from parliabench_utils.metrics.bertscore import piece_idf
-from parliabench_utils.metrics.speeches import require_references
+from parliabench_utils.metrics.bertscore import BLOCK, piece_idf, usable_pairs
 from parliabench_utils.models.embeddings import TokenEncoder, Tokens
 
-BLOCK = 128
 OVER = {"mean": np.mean, "max": np.max}
 COST = ("euclidean", "squared")  # version 2's, and version 1's: score 1 - EMD
+Mass = tuple[np.ndarray, np.ndarray]  # weights (n,) that sum to 1, vectors (n, dimension)
 
 
 def signature(encoder: TokenEncoder, idf: bool = True, over: str = "mean", cost: str = "euclidean", fixed_idf: bool = False) -> str:
@@ -49,13 +48,13 @@ def moverscore(
     """
     if over not in OVER or cost not in COST:
         raise ValueError(f"over {over!r} is one of {', '.join(OVER)}; cost {cost!r} one of {', '.join(COST)}")
-    require_references(candidates, references)
     encoder = TokenEncoder(encoder, layer) if isinstance(encoder, str) else encoder
-    references = [[text for text in texts if text and text.strip()] for texts in references]
-    usable = [i for i, text in enumerate(candidates) if text and text.strip() and references[i]]
-    own, other = _both_idf([candidates[i] for i in usable], references, encoder, idf_texts) if idf else (None, None)
+    references, usable = usable_pairs(candidates, references)
+    own = other = None
+    if idf:
+        own = piece_idf([candidates[i] for i in usable] if idf_texts is None else idf_texts, encoder)
+        other = own if idf_texts is not None else piece_idf([text for texts in references for text in texts], encoder)
     scores = np.full(len(candidates), np.nan)
-    usable.sort(key=lambda i: references[i])
     with ThreadPoolExecutor(n_threads) as pool:
         for start in range(0, len(usable), BLOCK):
             block = usable[start : start + BLOCK]
@@ -65,23 +64,9 @@ def moverscore(
             pairs = [(masses[n], encoded[text]) for n, i in enumerate(block) for text in references[i]]
             values = iter(list(pool.map(lambda pair: similarity(*pair, cost), pairs)))
             for i in block:
-                scores[i] = _aggregate([next(values) for _ in references[i]], over)
+                known = [value for value in [next(values) for _ in references[i]] if not np.isnan(value)]
+                scores[i] = OVER[over](known) if known else np.nan
     return scores
-
-
-def _aggregate(values: list[float], over: str) -> float:
-    known = [value for value in values if not np.isnan(value)]
-    return float(OVER[over](known)) if known else float("nan")
-
-
-def _both_idf(candidates, references, encoder: TokenEncoder, idf_texts):
-    if idf_texts is not None:
-        fixed = piece_idf(idf_texts, encoder)
-        return fixed, fixed
-    return piece_idf(candidates, encoder), piece_idf([text for texts in references for text in texts], encoder)
-
-
-Mass = tuple[np.ndarray, np.ndarray]
 
 
 def mass(tokens: Tokens, idf: dict[int, float] | None) -> Mass:
@@ -108,20 +93,14 @@ def similarity(candidate: Mass, reference: Mass, cost: str = "euclidean") -> flo
 def earth_movers_distance(weights_a, vectors_a, weights_b, vectors_b, cost: str = "euclidean") -> float:
     """Least total of mass times distance that turns one text into the other; RuntimeError where the solver gives up.
 
-    POT would return 0, a perfect score, for masses that do not add up to the same; the weights are float64 and sum to
-    1.
+    POT would return 0, a perfect score, for masses that do not add up to the same; the weights are float64 and sum to 1.
     """
     import ot
 
-    costs = distances(vectors_a, vectors_b, cost)
+    a, b = vectors_a.astype(np.float64), vectors_b.astype(np.float64)  # in float32 a square root would make 0.0003 of nothing
+    squared = np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * (a @ b.T), 0)
+    costs = np.sqrt(squared) if cost == "euclidean" else squared
     value, log = ot.emd2(weights_a, weights_b, costs, numItermax=1_000_000, log=True)
     if log.get("warning"):
         raise RuntimeError(f"optimal transport of {costs.shape} pieces failed: {log['warning']}")
     return max(0.0, float(value))
-
-
-def distances(a: np.ndarray, b: np.ndarray, cost: str = "euclidean") -> np.ndarray:
-    """Euclidean distance of every row of `a` from every row of `b`, or its square; float64 (n_a, n_b)."""
-    a, b = a.astype(np.float64), b.astype(np.float64)  # in float32 a square root would make 0.0003 of nothing
-    squared = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * (a @ b.T)
-    return np.sqrt(np.maximum(squared, 0)) if cost == "euclidean" else np.maximum(squared, 0)

@@ -1,30 +1,33 @@
 """Perplexity of a text under a fixed causal language model (paper 4.1 (1): GPT-2).
 
-Used by notebook 05; GRUEN's grammar and the acceptability classifier read the same token log-probabilities.
+Used by notebook 05; GRUEN's grammar reads the same token log-probabilities.
 
-    scorer = load_model("smollm2-135m", purpose="score", precision="fp32")
-    perplexity(["My Lords, I beg to move."], scorer.model, scorer.tokenizer)     # array of shape (1,)
+    model, tokenizer, fingerprint = load_language_model("smollm2-135m")
+    perplexity(["My Lords, I beg to move."], model, tokenizer)     # array of shape (1,)
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from parliabench_utils.models.embeddings import batches_by_length, read_batches
+from parliabench_utils.metrics.distinct import first_words
+from parliabench_utils.models.embeddings import batches_by_length, clean, from_hub, read_batches, weights_fingerprint
+from parliabench_utils.models.loading import load_model
+from parliabench_utils.models.specs import default_device
+from parliabench_utils.run.project import project_root
 
 WINDOW, STRIDE = 1024, 512  # GPT-2's context; half of it is the least that a token in a later window sees
 POSITIONS_AT_ONCE = 128  # rows of logits that exist at a time: 128 x 50,257 float32 are 26 MB
 TEXTS_AT_ONCE = 512  # whose tokens exist at a time, so that memory does not grow with the number of speeches
 
 
-def signature(model: str, tokenizer: Any, max_words: int | None = 512, window: int = WINDOW, stride: int = STRIDE) -> str:
+def signature(model: str, tokenizer: Any, max_words: int | None = 512) -> str:
     """What fixes a value; `bos` names the token that every text starts with, "none" leaves the first token unscored."""
     bos = start_token(tokenizer)
     named = tokenizer.convert_ids_to_tokens(bos) if bos is not None else "none"
-    return f"PPL|model:{model}|words:{max_words or 'all'}|bos:{named}|window:{window}|stride:{stride}|exp-mean-nll|v1"
+    return f"PPL|model:{model}|words:{max_words or 'all'}|bos:{named}|window:{WINDOW}|stride:{STRIDE}|exp-mean-nll|v1"
 
 
 def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, str]:
@@ -33,11 +36,6 @@ def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, s
     ValueError for a precision other than fp32 and bf16. OSError says how to get a model that is not there.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from parliabench_utils.models.embeddings import from_hub, weights_fingerprint
-    from parliabench_utils.models.loading import load_model
-    from parliabench_utils.models.specs import default_device
-    from parliabench_utils.run.project import project_root
 
     dtypes = {"fp32": "float32", "bf16": "bfloat16"}
     if precision not in dtypes:
@@ -67,8 +65,7 @@ def perplexity(
 
     Only the first `max_words` words are read (None: all). Low values also reward repetition: read beside Distinct-n.
     """
-    sums, counts = log_likelihoods(texts, model, tokenizer, max_words, batch_size)
-    return per_text(sums, counts)
+    return per_text(*log_likelihoods(texts, model, tokenizer, max_words, batch_size))
 
 
 def log_likelihoods(
@@ -97,37 +94,20 @@ def corpus_perplexity(sums: np.ndarray, counts: np.ndarray) -> float:
     return float(per_text(np.array([np.sum(sums)]), np.array([np.sum(counts)]))[0])
 
 
-def first_words(text: str | None, max_words: int | None) -> str:
-    """The text up to its `max_words`-th word, white space inside unchanged; None is empty."""
-    text = (text or "").strip()
-    if max_words is None:
-        return text
-    match = re.match(rf"(?:\S+\s+){{{max_words - 1}}}\S+", text)
-    return match.group() if match else text
-
-
 def windows(n_predicted: int, size: int, stride: int) -> Iterator[tuple[int, int, int]]:
     """Cut a sequence of `n_predicted + 1` ids: input ids [begin, end), and how many of their last predictions count.
 
     Every id after the first is predicted once; from the second window on it sees at least `size - stride + 1` ids.
     """
-    if n_predicted <= 0:
-        return
-    end = min(size, n_predicted)
-    yield 0, end, end
+    end = 0
     while end < n_predicted:
-        scored = min(stride, n_predicted - end)
+        scored = min(stride if end else size, n_predicted - end)
         end += scored
         yield max(0, end - size), end, scored
 
 
 def token_log_probs(
-    texts: Sequence[str],
-    model: Any,
-    tokenizer: Any,
-    batch_size: int | None = None,
-    window: int = WINDOW,
-    stride: int = STRIDE,
+    texts: Sequence[str], model: Any, tokenizer: Any, batch_size: int | None = None, window: int = WINDOW, stride: int = STRIDE
 ) -> list[np.ndarray]:
     """Natural log-probability of every token of every text, float64 arrays; empty where there is nothing to predict.
 
@@ -135,7 +115,8 @@ def token_log_probs(
     mask; only the predicted tokens' values are kept.
     """
     bos = start_token(tokenizer)
-    ids = [_encode(text, tokenizer, bos) for text in texts]
+    plain = [tokenizer(clean(text), add_special_tokens=False, verbose=False)["input_ids"] for text in texts]
+    ids = [[bos, *row] if bos is not None and row else row for row in plain]
     size = min(window, getattr(model.config, "max_position_embeddings", window))
     parts = [(row, *part) for row, seq in enumerate(ids) for part in windows(len(seq) - 1, size, min(stride, size))]
     found: dict[int, np.ndarray] = {}
@@ -148,13 +129,6 @@ def token_log_probs(
     for i, (row, *_) in enumerate(parts):
         pieces[row].append(found[i])
     return [np.concatenate(row) if row else np.empty(0) for row in pieces]
-
-
-def _encode(text: str, tokenizer: Any, bos: int | None) -> list[int]:
-    from parliabench_utils.models.embeddings import clean
-
-    ids = tokenizer(clean(text), add_special_tokens=False, verbose=False)["input_ids"]
-    return [bos, *ids] if bos is not None and ids else ids
 
 
 def _forward(sequences: list[list[int]], model: Any, tokenizer: Any) -> list[np.ndarray]:

@@ -1,22 +1,19 @@
-"""The speeches that notebooks 05 and 06 score, and the files that they write about them.
+"""The speeches that are scored: what came out of generation, which prompts all answered, and the rows of notebooks 04 to 07.
 
-speeches = read_speeches(run)                                       # a row a valid speech, with its prompt's fields
-speeches["Dist-2"] = per_job(speeches, lambda job: distinct_n(job["generated_speech"].tolist()))
-write_scores(run, speeches, ["Dist-2"], {"Dist-2": signature(2)})
-
-What came out of generation: failures by model, attempt and reason, and the prompts that every model answered.
-
-The end of notebook 04, before what tuning changed (`tuning.py`).
 The paper keeps only prompts with a valid speech from all ten model-type pairs (section 5.3).
 
-    from parliabench_utils.metrics.speeches import read_generated, split_prompts
-    kept, left_out = split_prompts(read_generated(this_run.folder, this_run.model_types))
+    kept, left_out = split_prompts(read_generated(run.folder, run.model_types))        # 04
+    speeches = read_speeches(run)                                       # 05: a row a valid speech, with its prompt's fields
+    speeches["Dist-2"] = per_job(speeches, lambda job: distinct_n(job["generated_speech"].tolist()))
+    write_scores(run, speeches, ["Dist-2"], {"Dist-2": signature(2)})
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,27 +22,104 @@ from parliabench_utils.models.validation import NO_ANSWER, REASONS, ValidationSe
 from parliabench_utils.run.artefacts import read_jsonl, write_csv, write_json, write_parquet
 from parliabench_utils.run.stages import HUMAN
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 JOB = ["model", "type"]
 KEYS = ["prompt_id", "variant"]
 PROMPT_FIELDS = (
     "speech_id", "speaker_id", "sitting_id", "context_id", "Party", "Political Orientation", "Section", "House", "Topic"
 )  # fmt: skip
+MIN_PAIRS = 5  # below, a set's rank correlation does not count
+
+
+def generated_rows(folder: Path, model: str, kind: str, shards: list[int] | None = None) -> list[dict[str, Any]]:
+    """All rows of a model and type, shard by shard, as `prompts.jsonl` of the run in `folder` names the shards.
+
+    With `shards` only those of these shards' prompts: a job of one shard does not wait for the others. FileNotFoundError where a
+    shard is missing. ValueError where its rows are not the prompts' ones: a prompt lacking, twice with the same variant, or
+    unknown. Files of shards that no prompt names any more are left alone.
+    """
+    shard_of = {row["prompt_id"]: row.get("shard", 0) for row in read_jsonl(folder / "02_dataset/prompts.jsonl")}
+    chosen = sorted(set(shard_of.values())) if shards is None else shards
+    rows: list[dict[str, Any]] = []
+    for number in [0] if kind == HUMAN else chosen:
+        path = folder / "04_generate" / model / kind / f"shard-{number}.jsonl"
+        if not path.is_file():
+            raise FileNotFoundError(f"no {path}: run {'02' if kind == HUMAN else '04'} for {model}, {kind}")
+        found = read_jsonl(path)
+        wanted = {prompt for prompt, shard in shard_of.items() if kind == HUMAN or shard == number}
+        keys = Counter((row["prompt_id"], row["variant"]) for row in found)
+        prompts = {prompt for prompt, _ in keys}
+        problems = {
+            "two rows of one variant": [prompt for (prompt, _), count in keys.items() if count > 1],
+            "a prompt that is not the shard's": sorted(prompts - wanted),
+            "no row of a prompt": sorted(wanted - prompts),
+        }
+        for what, names in problems.items():
+            if names:
+                more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+                raise ValueError(f"{path} has {what} ({names[0]}{more}): delete the file and run its stage again")
+        rows += [row for row in found if shard_of[row["prompt_id"]] in chosen]
+    return rows
+
+
+def read_generated(folder: Path, pairs: list[tuple[str, str]], shards: list[int] | None = None) -> pd.DataFrame:
+    """The rows of the given (model, type) pairs, in order; `shards` and errors as in `generated_rows`."""
+    return pd.DataFrame([row for model, kind in pairs for row in generated_rows(folder, model, kind, shards)])
+
+
+def split_prompts(speeches: pd.DataFrame) -> tuple[list[str], dict[str, list[str]]]:
+    """Prompts with a speech of every model, type and variant; and the others, each with the pairs that failed it."""
+    failed = speeches[speeches["generated_speech"].isna()]
+    pairs = (failed["model"] + "/" + failed["type"]).groupby(failed["prompt_id"], sort=True).unique()
+    return sorted(set(speeches["prompt_id"]) - set(pairs.index)), {prompt: list(names) for prompt, names in pairs.items()}
+
+
+def failure_counts(speeches: pd.DataFrame) -> pd.DataFrame:
+    """How many speeches each check rejected: model, type, attempt, reason, count, share of that attempt's speeches.
+
+    A speech can fail several checks; reason `any` counts it once, and `no_answer` one for which a server gave no text. Attempts
+    without a failure have a row `any`, 0.
+    """
+    rows = []
+    for (model, kind), group in speeches.groupby(JOB, sort=False):
+        for attempt in range(1, int(group["attempts"].max()) + 1):
+            made = int((group["attempts"] >= attempt).sum())
+            rejected = [r[attempt - 1] for r in group["rejections"] if len(r) >= attempt]
+            counts = {"any": len(rejected)} | {r: sum(r in reasons for reasons in rejected) for r in (*REASONS, NO_ANSWER)}
+            rows += [(model, kind, attempt, r, n, n / made) for r, n in counts.items() if n or r == "any"]
+    return pd.DataFrame(rows, columns=[*JOB, "attempt", "reason", "count", "share"])
+
+
+def human_failures(human: pd.DataFrame, prompts: dict[str, dict], checks: ValidationSettings) -> pd.DataFrame:
+    """The nine checks on what members really said: `failure_counts`' columns, so that false alarms stand beside failures."""
+    texts = human["generated_speech"].tolist()
+    similarities = similarity_to_prompt(texts, [prompts[i] for i in human["prompt_id"]], checks.encoder)
+    reasons = [validate_speech(t, settings=replace(checks, similarity=s)) for t, s in zip(texts, similarities, strict=True)]
+    return failure_counts(human.assign(attempts=1, rejections=[[r] if r else [] for r in reasons]))
+
+
+def summary(speeches: pd.DataFrame) -> pd.DataFrame:
+    """A row a model and type: speeches, valid ones, mean attempts, share trimmed, share that stopped by themselves, median words."""
+    valid = speeches["generated_speech"].notna()
+    frame = speeches.assign(valid=valid, stopped=speeches["finish_reason"] == "stop", words=speeches["n_words"].where(valid))
+    table = frame.assign(speeches=1).groupby(JOB, sort=False)
+    how = {"speeches": "sum", "valid": "sum", "attempts": "mean", "trimmed": "mean", "stopped": "mean", "words": "median"}
+    return table.agg(how).reset_index()
+
+
+def write_summary(folder: Path, kept: list[str], left_out: dict[str, list[str]], failures: pd.DataFrame) -> None:
+    """`kept_prompts.json`: the prompts that are compared, and who failed on the others; `failures.csv`: `failure_counts`."""
+    write_json(folder / "kept_prompts.json", {"kept": kept, "left_out": left_out})
+    write_csv(folder / "failures.csv", failures)
 
 
 def read_speeches(run: Any) -> pd.DataFrame:
-    """Every speech of this call's jobs that passed 04's checks, sorted by job and prompt, with the fields of its
-    prompt.
+    """Every speech of this call's jobs that passed 04's checks, sorted by job and prompt, with the fields of its prompt.
 
     Adds to `attrs` `failed`, how many prompts of each job have no speech, and `variants`, how many speeches of a prompt the
     models were asked for (0 where only members speak).
     """
     rows = read_generated(run.folder, run.model_types)
-    prompts = pd.DataFrame(read_jsonl(run.folder / "02_dataset/prompts.jsonl"))
-    prompts = prompts.reindex(columns=["prompt_id", *PROMPT_FIELDS])
+    prompts = pd.DataFrame(read_jsonl(run.folder / "02_dataset/prompts.jsonl")).reindex(columns=["prompt_id", *PROMPT_FIELDS])
     spoken = rows[rows["generated_speech"].notna()]
     if spoken.empty:
         raise ValueError(f"no speech of {run.model_types} passed the checks of 04 (see its failures.csv): nothing to score")
@@ -80,14 +154,6 @@ def all_references(folder: Path) -> list[str]:
     return sorted({text for texts in read_references(folder, list(ids)) for text in texts})
 
 
-def require_references(candidates: Sequence[str | None], references: Sequence[Sequence[str]]) -> None:
-    """ValueError where there is not one list of texts for each candidate; a bare string would be read letter by letter."""
-    if len(candidates) != len(references):
-        raise ValueError(f"{len(candidates)} speeches and {len(references)} lists of references")
-    if bare := [i for i, texts in enumerate(references) if isinstance(texts, str)]:
-        raise ValueError(f"the references of speech {bare[0]} are one string; a list of texts is wanted: [text]")
-
-
 def per_job(speeches: pd.DataFrame, score: Callable[[pd.DataFrame], Any]) -> Any:
     """`score(job)` for each model and type apart, put together again: a value then never depends on who else is scored.
 
@@ -100,18 +166,17 @@ def per_job(speeches: pd.DataFrame, score: Callable[[pd.DataFrame], Any]) -> Any
     return pd.concat(parts).loc[speeches.index]
 
 
-def write_scores(run: Any, speeches: pd.DataFrame, columns: Sequence[str], signatures: Mapping[str, str]) -> None:
-    """`<model>/<type>.parquet` at 6 decimals and `<type>.signatures.json` for each job, an empty one where all failed."""
+def write_scores(run: Any, speeches: pd.DataFrame, columns: Sequence[str], signatures: Mapping[str, Any]) -> None:
+    """`<model>/<type>.parquet` at 6 decimals and `<type>.signatures.json` for each job, an empty one where all failed.
+
+    A signature says to people which settings made a metric; `signatures["settings"]` holds those that a later notebook reads.
+    """
     for model, kind in run.model_types:
         rows = speeches[(speeches["model"] == model) & (speeches["type"] == kind)]
-        folder = run.stage_folder() / model
         table = rows[[*KEYS, *columns]].round(6).reset_index(drop=True)
         table.attrs.clear()  # parquet would keep them, and they speak of the other jobs too
-        write_parquet(folder / f"{kind}.parquet", table)
-        write_json(folder / f"{kind}.signatures.json", dict(signatures))
-
-
-MIN_PAIRS = 5  # below, a set's rank correlation does not count
+        write_parquet(run.stage_folder() / model / f"{kind}.parquet", table)
+        write_json(run.stage_folder() / model / f"{kind}.signatures.json", dict(signatures))
 
 
 def rank_correlations(speeches: pd.DataFrame, columns: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -136,13 +201,9 @@ def rank_correlations(speeches: pd.DataFrame, columns: Sequence[str]) -> tuple[p
 
 def correlations(speeches: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """`rank_correlations` of every two columns, in a row each: `metric_a, metric_b, spearman, n, sets`."""
-    rho, n, sets = rank_correlations(speeches, columns)
-    rows = [
-        {"metric_a": a, "metric_b": b, "spearman": rho.loc[a, b], "n": n.loc[a, b], "sets": sets.loc[a, b]}
-        for i, a in enumerate(columns)
-        for b in columns[i + 1 :]
-    ]
-    return pd.DataFrame(rows).round({"spearman": 6})
+    tables = rank_correlations(speeches, columns)
+    rows = [(a, b, *(table.loc[a, b] for table in tables)) for a, b in combinations(columns, 2)]
+    return pd.DataFrame(rows, columns=["metric_a", "metric_b", "spearman", "n", "sets"]).round({"spearman": 6})
 
 
 def extremes(speeches: pd.DataFrame, column: str, n_words: int = 60) -> pd.DataFrame:
@@ -169,8 +230,7 @@ def boxes(speeches: pd.DataFrame, columns: Sequence[str], logarithmic: Sequence[
     size = (10, 0.6 + n_rows * (0.9 + 0.28 * len(jobs)))
     fig, axes = plt.subplots(n_rows, min(3, len(columns)), figsize=size, sharey=True, layout="constrained", squeeze=False)
     for axis, column in zip(axes.flat, columns, strict=False):
-        values = [job[column].dropna() for job in jobs.values()]
-        axis.boxplot(values, tick_labels=list(jobs), orientation="horizontal", widths=0.6)
+        axis.boxplot([job[column].dropna() for job in jobs.values()], tick_labels=list(jobs), orientation="horizontal", widths=0.6)
         axis.set(title=column, xscale="log" if column in logarithmic else "linear")
         if column in logarithmic:  # 20, 50, 100 in full: powers of ten with factors run into each other
             axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -179,125 +239,3 @@ def boxes(speeches: pd.DataFrame, columns: Sequence[str], logarithmic: Sequence[
         axis.tick_params(labelsize=8)
     axes.flat[0].invert_yaxis()
     return fig
-
-
-def generated_rows(folder: Path, model: str, kind: str, shards: list[int] | None = None) -> list[dict[str, Any]]:
-    """All rows of a model and type, shard by shard, as `prompts.jsonl` of the run in `folder` names the shards.
-
-    With `shards` only those of these shards' prompts: a job of one shard does not wait for the others. FileNotFoundError where a
-    shard is missing. ValueError where its rows are not the prompts' ones: a prompt lacking, twice with the same variant, or
-    unknown. Files of shards that no prompt names any more are left alone.
-    """
-    shard_of = {row["prompt_id"]: row.get("shard", 0) for row in read_jsonl(folder / "02_dataset/prompts.jsonl")}
-    chosen = sorted(set(shard_of.values())) if shards is None else shards
-    rows: list[dict[str, Any]] = []
-    for number in [0] if kind == HUMAN else chosen:
-        path = folder / "04_generate" / model / kind / f"shard-{number}.jsonl"
-        if not path.is_file():
-            raise FileNotFoundError(f"no {path}: run {'02' if kind == HUMAN else '04'} for {model}, {kind}")
-        found = read_jsonl(path)
-        wanted = {prompt for prompt, shard in shard_of.items() if kind == HUMAN or shard == number}
-        _require_rows(path, [(row["prompt_id"], row["variant"]) for row in found], wanted)
-        rows += [row for row in found if shard_of[row["prompt_id"]] in chosen]
-    return rows
-
-
-def _require_rows(path: Path, keys: list[tuple[str, int]], wanted: set[str]) -> None:
-    prompts = {prompt for prompt, _ in keys}
-    twice = [key for key, count in Counter(keys).items() if count > 1]
-    problems = {
-        "two rows of one variant": [prompt for prompt, _ in twice],
-        "a prompt that is not the shard's": sorted(prompts - wanted),
-        "no row of a prompt": sorted(wanted - prompts),
-    }
-    for what, names in problems.items():
-        if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise ValueError(f"{path} has {what} ({names[0]}{more}): delete the file and run its stage again")
-
-
-def read_generated(folder: Path, pairs: list[tuple[str, str]], shards: list[int] | None = None) -> "pd.DataFrame":
-    """The rows of the given (model, type) pairs, in order; `shards` and errors as in `generated_rows`."""
-    import pandas as pd
-
-    return pd.DataFrame([row for model, kind in pairs for row in generated_rows(folder, model, kind, shards)])
-
-
-def split_prompts(speeches: "pd.DataFrame") -> tuple[list[str], dict[str, list[str]]]:
-    """Prompts with a speech of every model, type and variant; and the others, each with the pairs that failed it."""
-    failed = speeches[speeches["generated_speech"].isna()]
-    left_out: dict[str, list[str]] = {}
-    for prompt, model, kind in zip(failed["prompt_id"], failed["model"], failed["type"], strict=True):
-        left_out.setdefault(prompt, [])
-        if f"{model}/{kind}" not in left_out[prompt]:
-            left_out[prompt].append(f"{model}/{kind}")
-    kept = sorted(set(speeches["prompt_id"]) - set(left_out))
-    return kept, dict(sorted(left_out.items()))
-
-
-def failure_counts(speeches: "pd.DataFrame") -> "pd.DataFrame":
-    """How many speeches each check rejected: model, type, attempt, reason, count, share of that attempt's speeches.
-
-    A speech can fail several checks; reason `any` counts it once, and `no_answer` one for which a server gave no text. Attempts
-    without a failure have a row `any`, 0.
-    """
-    import pandas as pd
-
-    rows = []
-    for (model, kind), group in speeches.groupby(["model", "type"], sort=False):
-        for attempt in range(1, int(group["attempts"].max()) + 1):
-            made = int((group["attempts"] >= attempt).sum())
-            rejected = [r[attempt - 1] for r in group["rejections"] if len(r) >= attempt]
-            counts = {"any": len(rejected)} | {r: sum(r in reasons for reasons in rejected) for r in (*REASONS, NO_ANSWER)}
-            rows += [
-                {"model": model, "type": kind, "attempt": attempt, "reason": r, "count": n, "share": n / made}
-                for r, n in counts.items()
-                if n or r == "any"
-            ]
-    return pd.DataFrame(rows, columns=["model", "type", "attempt", "reason", "count", "share"])
-
-
-def human_failures(human: "pd.DataFrame", prompts: dict[str, dict], checks: ValidationSettings) -> "pd.DataFrame":
-    """The nine checks on what members really said: `failure_counts`' columns, so that false alarms stand beside failures."""
-    from dataclasses import replace
-
-    texts = human["generated_speech"].tolist()
-    similarities = similarity_to_prompt(texts, [prompts[i] for i in human["prompt_id"]], checks.encoder)
-    reasons = [validate_speech(t, settings=replace(checks, similarity=s)) for t, s in zip(texts, similarities, strict=True)]
-    return failure_counts(human.assign(attempts=1, rejections=[[r] if r else [] for r in reasons]))
-
-
-def summary(speeches: "pd.DataFrame") -> "pd.DataFrame":
-    """A row a model and type: speeches, valid ones, mean attempts, share trimmed, share that stopped by themselves, median words."""
-    valid = speeches["generated_speech"].notna()
-    frame = speeches.assign(valid=valid, stopped=speeches["finish_reason"] == "stop", words=speeches["n_words"].where(valid))
-    return (
-        frame.groupby(["model", "type"], sort=False)
-        .agg(
-            speeches=("valid", "size"),
-            valid=("valid", "sum"),
-            attempts=("attempts", "mean"),
-            trimmed=("trimmed", "mean"),
-            stopped=("stopped", "mean"),
-            words=("words", "median"),
-        )
-        .reset_index()
-    )
-
-
-def composition(prompts: list[dict], kept: list[str], by: str = "Party") -> "pd.DataFrame":
-    """Share of each party (or another field) among all prompts and among those kept: does selection change the mix?"""
-    import pandas as pd
-
-    frame = pd.DataFrame(prompts)
-    shares = {
-        "all prompts": frame[by].value_counts(normalize=True),
-        "kept": frame[frame["prompt_id"].isin(kept)][by].value_counts(normalize=True),
-    }
-    return pd.DataFrame(shares).fillna(0.0).sort_index().rename_axis(by).reset_index()
-
-
-def write_summary(folder: Path, kept: list[str], left_out: dict[str, list[str]], failures: "pd.DataFrame") -> None:
-    """`kept_prompts.json`: the prompts that are compared, and who failed on the others; `failures.csv`: `failure_counts`."""
-    write_json(folder / "kept_prompts.json", {"kept": kept, "left_out": left_out})
-    write_csv(folder / "failures.csv", failures)

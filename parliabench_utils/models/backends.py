@@ -1,27 +1,16 @@
-"""Sampling that depends on a row's own seed and nothing else, and the decoding loop that uses it.
+"""How the next token is chosen and by whom the model is run: PyTorch here, an OpenAI-compatible server, llama.cpp.
 
 Stock sampling draws one random stream for a whole batch, so that batch size, order and a restart change every text. Here each token
-is the argmax of log-probability plus Gumbel noise (which is a draw from the distribution), and the noise is a function of
-(row seed, how many tokens the row has, token id). In fp32 a row's text is then the same in any batch.
+is the argmax of log-probability plus Gumbel noise (which is a draw from the distribution), and the noise is a function of (row seed,
+how many tokens the row has, token id). In fp32 a row's text is then the same in any batch; llama.cpp draws by the same rule.
+
+A server (vLLM, llama.cpp, `transformers serve`) is for models too big for this process. `Server` is the one client: notebook 04 uses
+it through `ServerModel`, notebook 07 through its judge. Speeches' prompts are sent as token ids, rendered here as everywhere else, so
+that a server can neither add a second BOS nor use another template.
 
     sampling = Sampling(temperature=0.7, top_p=0.85, repetition_penalty=1.2)
     decode_batch(model, prompts, seeds=[11, 12], sampling=sampling, max_new_tokens=200, stop_ids=[2], pad_id=2)
-
-OpenAI-compatible servers (vLLM, llama.cpp, `transformers serve`), for models too big for this process.
-
-`Server` is the one client: notebook 04 speaks through `ServerModel`, notebook 07 through `metrics.judge_server`. Speeches' prompts
-are sent as token ids, rendered here as everywhere else, so that a server can neither add a second BOS nor use another template.
-
-    from parliabench_utils.models.backends import ServerModel
     ServerModel("http://localhost:8000/v1", "a/model").complete([[1, 5]], [11], sampling, 200, ["</s>"])   # [("My Lords, …", "stop")]
-
-Generation from a GGUF file by llama.cpp, where llama-cpp-python is installed: quantised models on a CPU.
-
-A model file with `source: gguf` uses it. The draws are our own (`sampling.py`), row after row, so that a speech depends on its
-own seed alone here too.
-
-    from parliabench_utils.models.loading import load_model
-    load_model("smollm2-135m-gguf", purpose="generate").model.complete([[1, 5]], [11], sampling, 200, ["<|im_end|>"])
 """
 
 import base64
@@ -41,13 +30,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from parliabench_utils.models.specs import current_sha256, packaged_gguf
+from parliabench_utils.models.prompting import pad_left
+from parliabench_utils.models.specs import ModelSpec, current_sha256, packaged_gguf
 from parliabench_utils.run.project import project_root, public_url
 
 if TYPE_CHECKING:
     import httpx
-
-    from parliabench_utils.models.specs import ModelSpec
 
 
 @dataclass(frozen=True)
@@ -145,23 +133,18 @@ def decode_batch(
     import torch
     from transformers import DynamicCache
 
-    from parliabench_utils.models.prompting import pad_left
-
     device = next(model.parameters()).device
     ids, mask = (t.to(device) for t in pad_left(prompts, pad_id))  # (B, T)
     positions = (mask.cumsum(dim=-1) - 1).clamp(min=0)
     stops = torch.tensor(stop_ids, device=device)
     rows, keys = torch.arange(len(prompts), device=device), torch.tensor(seeds, device=device)
     answers, reasons = [[] for _ in prompts], ["length"] * len(prompts)
-    cache, seen = DynamicCache(config=model.config), seen_tokens(prompts, stop_ids, device)  # stop tokens go free
+    cache, seen = DynamicCache(config=model.config), seen_tokens(prompts, stop_ids, device)
     with torch.inference_mode():
         for step in range(max_new_tokens):
-            logits = (
-                model(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1)
-                .logits[:, -1, :]
-                .float()
-            )
-            token = draw(penalise_seen(logits, seen, sampling.repetition_penalty), keys, step, sampling)  # (B,)
+            out = model(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1)
+            logits = penalise_seen(out.logits[:, -1, :].float(), seen, sampling.repetition_penalty)
+            token = draw(logits, keys, step, sampling)  # (B,)
             stopped = torch.isin(token, stops)
             for row, new, end in zip(rows.tolist(), token.tolist(), stopped.tolist(), strict=True):
                 if end:
@@ -186,14 +169,11 @@ TRIES = 5  # of one request; the waits between them double and are drawn from ha
 LONGEST_WAIT = 60.0  # seconds, whatever a server's Retry-After says
 UNANSWERED_IN_A_ROW = 20  # then the server is taken for dead: better a stopped run that resumes than thousands of nulls
 AGAIN = (408, 425, 429)  # and 5xx: passing faults
-UNFIT = (
-    400,
-    413,
-    422,
-)  # this prompt is refused, others may pass; any other refusal (key, model, address) stops the run
+UNFIT = (400, 413, 422)  # this prompt is refused, others may pass; any other refusal (key, model, address) stops the run
 UNKNOWN_FIELD = re.compile(
     r"unrecogni[sz]ed|unexpected|unknown|unsupported|not (?:permitted|supported|allowed)|extra_forbidden", re.I
 )
+REMEDY = "start it, or correct `server_url` (the address of the API, such as http://localhost:8000/v1)"
 Read = TypeVar("Read")
 
 
@@ -205,7 +185,11 @@ class NoAnswerError(RuntimeError):
     """One request got no usable answer, for the reason that the message gives; others may."""
 
 
-def sampling_fields(sampling: "Sampling", seed: int, max_new_tokens: int, stop: list[str]) -> dict[str, Any]:
+class _PassingFaultError(RuntimeError):
+    """(fault, seconds): worth another try, after so many seconds at least."""
+
+
+def sampling_fields(sampling: Sampling, seed: int, max_new_tokens: int, stop: list[str]) -> dict[str, Any]:
     """Everything that shapes a draw, with what we do not use switched off, so that nothing is left to a server's defaults.
 
     vLLM fills in what is missing from the model's `generation_config.json`, llama.cpp from its command line (top_k 40, min_p 0.05).
@@ -246,15 +230,6 @@ def for_transformers(body: dict[str, Any]) -> dict[str, Any]:
     return {name: body[name] for name in kept if name in body} | {"generation_config": json.dumps(own)}
 
 
-def api_key() -> str:
-    """The key in the first of `KEYS` that is set, or nothing. ServerStoppedError for one that no header can carry."""
-    name = next((name for name in KEYS if os.environ.get(name, "").strip()), None)
-    key = os.environ[name].strip() if name else ""
-    if not key.isascii() or not key.isprintable():
-        raise ServerStoppedError(f"the environment variable {name} holds characters that no key has: set it again")
-    return key
-
-
 class Server:
     """One address: its key, its faults, and tries with backoff. `about` names in errors who asks. Used by many threads at once.
 
@@ -275,9 +250,11 @@ class Server:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https"):
                 raise ValueError("no address of a server")
-            user, password = unquote(parts.username or ""), unquote(parts.password or "")
-            key = "" if user or password else api_key()
-            query = dict(parse_qsl(parts.query))
+            user, password, query = unquote(parts.username or ""), unquote(parts.password or ""), dict(parse_qsl(parts.query))
+            name = next((name for name in KEYS if os.environ.get(name, "").strip()), None)
+            key = os.environ[name].strip() if name and not (user or password) else ""
+            if not key.isascii() or not key.isprintable():
+                raise ServerStoppedError(f"the environment variable {name} holds characters that no key has: set it again")
             basic = base64.b64encode(f"{user}:{password}".encode()).decode()
             known = (key, password, parts.password or "", basic, *query.values())
             self._secrets = [secret for secret in known if len(secret) > 3]  # shorter ones stand in any text
@@ -290,22 +267,14 @@ class Server:
                 limits=httpx.Limits(max_connections=None),
             )
         except (ValueError, httpx.InvalidURL):
-            raise ConnectionError(f"{self.about}: no server answers at {self.url}; {self._remedy}") from None
-
-    @property
-    def _remedy(self) -> str:
-        return "start it, or correct `server_url` (the address of the API, such as http://localhost:8000/v1)"
+            raise ConnectionError(f"{self.about}: no server answers at {self.url}; {REMEDY}") from None
 
     def models(self) -> tuple[list[str], str]:
         """Names of the models that it offers, and what the server calls itself. ConnectionError where no such API answers."""
-
-        def names(value: Any) -> list[str]:
-            return [model["id"] for model in value["data"]]
-
         try:
-            offered, headers = self._tried("GET", "models", None, names)
+            offered, headers = self._tried("GET", "models", None, lambda reply: [model["id"] for model in reply["data"]])
         except NoAnswerError as error:
-            raise ConnectionError(f"{error}: no OpenAI-compatible API there; {self._remedy}") from error
+            raise ConnectionError(f"{error}: no OpenAI-compatible API there; {REMEDY}") from error
         return offered, headers.get("server", "unnamed")
 
     def post(self, path: str, body: dict[str, Any], read: Callable[[Any], Read]) -> Read:
@@ -336,14 +305,14 @@ class Server:
             try:
                 return self._once(method, path, body, read)
             except httpx.RequestError as error:
-                fault, gone = type(error).__name__, isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                fault += f": {self._shown(str(error))}"
+                gone = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                fault = f"{type(error).__name__}: {self._shown(str(error))}"
             except _PassingFaultError as error:
-                fault, after = str(error), error.after
+                fault, after = error.args
             if attempt < TRIES - 1:
                 time.sleep(min(LONGEST_WAIT, max(after, self.wait * 2**attempt * random.uniform(0.5, 1.5))))
         if gone:
-            raise ConnectionError(f"{self.about}: no server answers at {self.url} ({fault}); {self._remedy}")
+            raise ConnectionError(f"{self.about}: no server answers at {self.url} ({fault}); {REMEDY}")
         raise NoAnswerError(f"{self.about}: {self.url}/{path}: {fault} ({TRIES} tries)")
 
     def _once(self, method: str, path: str, body: dict | None, read: Callable[[Any], Read]) -> tuple[Read, Any]:
@@ -356,42 +325,32 @@ class Server:
         if reply.status_code in AGAIN or reply.status_code >= 500:
             raise _PassingFaultError(f"HTTP {reply.status_code}: {said[:200]}", _retry_after(reply.headers))
         if reply.status_code != 200:
-            self._refused(reply.status_code, path, sent or {}, said)
+            raise self._refusal(reply.status_code, path, sent or {}, said)
         try:
             return read(reply.json()), reply.headers
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise _PassingFaultError(f"unreadable answer ({type(error).__name__}): {said[:200]!r}") from error
+            raise _PassingFaultError(f"unreadable answer ({type(error).__name__}): {said[:200]!r}", 0.0) from error
 
-    def _refused(self, status: int, path: str, body: dict, said: str) -> None:
-        """Raises: what a refusal means, and what to do."""
-        where = f"{self.about}: {self.url}/{path} answers HTTP {status}"
+    def _refusal(self, status: int, path: str, body: dict, said: str) -> RuntimeError:
+        """What a refusal means, and what to do."""
+        where, says = f"{self.about}: {self.url}/{path} answers HTTP {status}", f"It says: {said[:300]}"
         if status in (401, 403):
-            raise ServerStoppedError(
-                f"{where}: it wants another key: set {' or '.join(KEYS)} in the environment. It says: {said[:300]}"
-            )
+            return ServerStoppedError(f"{where}: it wants another key: set {' or '.join(KEYS)} in the environment. {says}")
+        if status not in UNFIT:
+            return ServerStoppedError(f"{where}: {REMEDY}, or the model's name (`id` in params/models/). {says}")
         named = [name for name in body if re.search(rf"\b{name}\b", said)] if UNKNOWN_FIELD.search(said) else []
-        if status in UNFIT and named:
-            raise ServerStoppedError(
-                f"{where}: it refuses {', '.join(named)}, so that its draws would not be the parameters' own; take vLLM, "
-                f"llama.cpp or `transformers serve`. It says: {said[:300]}"
-            )
-        if status in UNFIT:
-            raise NoAnswerError(f"{where}, refused: {said[:300]}")
-        raise ServerStoppedError(f"{where}: {self._remedy}, or the model's name (`id` in params/models/). It says: {said[:300]}")
+        if not named:
+            return NoAnswerError(f"{where}, refused: {said[:300]}")
+        return ServerStoppedError(
+            f"{where}: it refuses {', '.join(named)}, so that its draws would not be the parameters' own; take vLLM, "
+            f"llama.cpp or `transformers serve`. {says}"
+        )
 
     def _shown(self, text: str) -> str:
         """`text` without what we keep secret, should a server send it back."""
         for secret in self._secrets:
             text = text.replace(secret, "[key]")
         return text
-
-
-class _PassingFaultError(RuntimeError):
-    """Worth another try, `after` so many seconds at least."""
-
-    def __init__(self, fault: str, after: float = 0.0):
-        super().__init__(fault)
-        self.after = after
 
 
 def _retry_after(headers: Any) -> float:
@@ -432,17 +391,23 @@ class ServerModel:
             )
 
     def complete(
-        self, prompts: list[list[int]], seeds: list[int], sampling: "Sampling", max_new_tokens: int, stop: list[str]
+        self, prompts: list[list[int]], seeds: list[int], sampling: Sampling, max_new_tokens: int, stop: list[str]
     ) -> list[tuple[str, str]]:
         """Text and finish reason (`stop` or `length`) of each prompt, asked for at once; `no-answer: why` where it has none.
 
         Errors as `Server.post`'s.
         """
 
+        def read(reply: Any) -> tuple[str, str]:
+            choice = reply["choices"][0]
+            if not isinstance(choice["text"], str):
+                raise TypeError("a completion's text is no text")
+            return choice["text"], str(choice.get("finish_reason") or "")
+
         def one(prompt: list[int], seed: int) -> tuple[str, str]:
             body = {"model": self.name, "prompt": prompt} | sampling_fields(sampling, seed, max_new_tokens, stop)
             try:
-                return self.server.post("completions", body, _completion)
+                return self.server.post("completions", body, read)
             except NoAnswerError as error:
                 return "", f"no-answer: {error}"
 
@@ -450,23 +415,13 @@ class ServerModel:
             return list(pool.map(one, prompts, seeds))
 
 
-def _completion(reply: Any) -> tuple[str, str]:
-    choice = reply["choices"][0]
-    if not isinstance(choice["text"], str):
-        raise TypeError("a completion's text is no text")
-    return choice["text"], str(choice.get("finish_reason") or "")
-
-
-MISSING = "model file {file} needs llama-cpp-python: pip install llama-cpp-python (compiles for some minutes)"
-
-
-def gguf_file(spec: "ModelSpec") -> Path:
+def gguf_file(spec: ModelSpec) -> Path:
     """The specification's file, the packaged one where `path` is null, with the sha256 that it declares.
 
     FileNotFoundError names a path that is no file; ValueError one with another hash.
     """
     if spec.path is None:
-        return packaged_gguf(spec.sha256) if spec.sha256 else packaged_gguf()
+        return packaged_gguf(spec.sha256)
     file = project_root() / spec.path
     if not file.is_file():
         raise FileNotFoundError(f"params/models/{spec.name}.yaml: path {spec.path!r} is not a GGUF file")
@@ -475,65 +430,51 @@ def gguf_file(spec: "ModelSpec") -> Path:
     return file
 
 
-class OwnDraw:
-    """A logits processor of llama.cpp that leaves one token possible: the one that `sampling.draw` takes for this row."""
-
-    def __init__(self, prompt: list[int], seed: int, sampling: "Sampling", stops: list[int]):
-
-        self.seed, self.sampling, self.step = seed, sampling, 0
-        self.seen = seen_tokens([prompt], stops, "cpu")  # (1, K)
-
-    def __call__(self, ids: Any, logits: Any) -> Any:
-        """`logits` (V,) with all but the drawn token at minus infinity."""
-        import numpy as np
-        import torch
-
-        row = torch.from_numpy(np.array(logits, dtype=np.float32)).unsqueeze(0)  # (1, V)
-        row = penalise_seen(row, self.seen, self.sampling.repetition_penalty)
-        token = int(draw(row, torch.tensor([self.seed]), self.step, self.sampling))
-        self.seen = torch.cat([self.seen, torch.tensor([[token]])], dim=1)
-        self.step += 1
-        only = np.full_like(logits, -np.inf)
-        only[token] = 0.0
-        return only
-
-
 @dataclass
 class GgufModel:
-    """One GGUF file; `llama` is loaded on first use, or given by a test."""
+    """One GGUF file, for a CPU with llama-cpp-python; `llama` is loaded on first use, or given by a test."""
 
     file: Path
     context: int = 4096  # tokens of prompt and speech together
     llama: Any = field(default=None, repr=False)
 
-    def loaded(self):
-        """The llama.cpp model. ImportError says what to install."""
+    def complete(
+        self, prompts: list[list[int]], seeds: list[int], sampling: Sampling, max_new_tokens: int, stop: list[str]
+    ) -> list[tuple[str, str]]:
+        """Text and finish reason (`stop` or `length`) of each prompt, one after the other. ImportError says what to install."""
         if self.llama is None:
             if find_spec("llama_cpp") is None:
-                raise ImportError(MISSING.format(file=self.file.name))
+                remedy = "pip install llama-cpp-python (compiles for some minutes)"
+                raise ImportError(f"model file {self.file.name} needs llama-cpp-python: {remedy}")
             from llama_cpp import Llama
 
             self.llama = Llama(str(self.file), n_ctx=self.context, verbose=False)
-        return self.llama
-
-    def complete(
-        self, prompts: list[list[int]], seeds: list[int], sampling: "Sampling", max_new_tokens: int, stop: list[str]
-    ) -> list[tuple[str, str]]:
-        """Text and finish reason (`stop` or `length`) of each prompt, one after the other."""
-        ids = [self.loaded().tokenize(text.encode(), add_bos=False, special=True) for text in stop]
+        ids = [self.llama.tokenize(text.encode(), add_bos=False, special=True) for text in stop]
         stops = [tokens[0] for tokens in ids if len(tokens) == 1]
         return [self._one(p, s, sampling, max_new_tokens, stops) for p, s in zip(prompts, seeds, strict=True)]
 
-    def _one(self, prompt: list[int], seed: int, sampling: "Sampling", most: int, stops: list[int]) -> tuple[str, str]:
+    def _one(self, prompt: list[int], seed: int, sampling: Sampling, most: int, stops: list[int]) -> tuple[str, str]:
+        import numpy as np
+        import torch
+
         if len(prompt) + most > self.context:
             raise ValueError(f"a prompt of {len(prompt)} tokens and {most} new ones exceed {self.context}")
-        llama, answer, reason = self.loaded(), [], "length"
-        drawn = OwnDraw(prompt, seed, sampling, stops)
-        for token in llama.generate(prompt, temp=0.0, repeat_penalty=1.0, logits_processor=[drawn]):
+        answer, reason, seen = [], "length", seen_tokens([prompt], stops, "cpu")  # (1, K)
+
+        def only_drawn(_, logits: Any) -> Any:
+            """`logits` (V,) with all but the token that `draw` takes for this row at minus infinity."""
+            row = torch.from_numpy(np.array(logits, dtype=np.float32)).unsqueeze(0)  # (1, V)
+            said = torch.cat([seen, torch.tensor([answer], dtype=seen.dtype)], dim=1)
+            row = penalise_seen(row, said, sampling.repetition_penalty)
+            left = np.full_like(logits, -np.inf)
+            left[int(draw(row, torch.tensor([seed]), len(answer), sampling))] = 0.0
+            return left
+
+        for token in self.llama.generate(prompt, temp=0.0, repeat_penalty=1.0, logits_processor=[only_drawn]):
             if token in stops:
                 reason = "stop"
                 break
             answer.append(token)
             if len(answer) == most:
                 break
-        return llama.detokenize(answer, special=True).decode("utf-8", "replace"), reason
+        return self.llama.detokenize(answer, special=True).decode("utf-8", "replace"), reason

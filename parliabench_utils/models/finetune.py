@@ -1,41 +1,16 @@
-"""What a training run will do, worked out before it starts: steps, trainable tokens, cuts, memory, time.
+"""LoRA and QLoRA fine-tuning with TRL's SFTTrainer (paper, sections 5.2 and 11.2): the engine of notebook 03.
 
-Notebook 03 prints it, and stops where too many speeches would contribute nothing.
+One path from the packaged 135M model on two cores to an 8B model on a GPU: plan, adapter, trainer, card. The seed is set before the
+adapter is made, the schedule is frozen by `max_steps`, and a killed run goes on from its last checkpoint with the same losses.
+Where `n_processes` is above 1, torchrun starts this module in each; Table 7's batch is shared out, so that steps and losses stay.
 
-    from parliabench_utils.models.finetune import derived_steps
+    from parliabench_utils.models.finetune import derived_steps, finetune_model
     derived_steps(358_222, batch_size=64, accumulation=1, epochs=2)        # 11194, Table 7
-
-LoRA and QLoRA fine-tuning with TRL's SFTTrainer (paper, sections 5.2 and 11.2): the engine of notebook 03.
-
-One path from the packaged 135M model on two cores to an 8B model on a GPU. The seed is set before the adapter is made, the
-schedule is frozen by `max_steps`, and a killed run goes on from its last checkpoint with the same loss series.
-
-    from parliabench_utils.models.finetune import train
-    result = train(spec, settings, train_rows, held_out_rows, this_run.stage_folder() / spec.name)
-    result.log[-1]          # {"step": 36, "loss": 2.91, "held_out_loss": 3.05, "learning_rate": 2.8e-05, "tokens": 61234}
-
-LoRA adapters: made on a base by PEFT or unsloth, and written so that they know their base (paper, sections 5.2 and 11.2).
-
-Used by `finetune.py`, the engine of notebook 03.
-
-    model = with_adapter(spec, settings)
-    save_adapter(model, spec, folder / "adapter", spec.sha256)
-
-From a model's name to its adapter with a model card: what notebook 03 calls for each model.
-
-from parliabench_utils.models.finetune import finetune_model
-result = finetune_model("smollm2-135m", settings, this_run.folder, seed=42)
-
-Training of one model in several processes, by torchrun: one a GPU, or (with gloo) processes on a CPU.
-
-Notebook 03 does it where `n_processes` is above 1. The batch of Table 7 is shared out, so the steps and their losses are those of
-one process, to rounding.
-
-    python -m torch.distributed.run --standalone --nproc_per_node=2 -m parliabench_utils.models.finetune \
-        smollm2-135m outputs/demo 42 '{"backend": "peft", ...}'
+    finetune_model("smollm2-135m", settings, this_run.folder, seed=42).log[-1]     # {"step": 8, "loss": 2.91, …}
 """
 
 import gc
+import hashlib
 import json
 import math
 import os
@@ -50,6 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from parliabench_utils.models.backends import Sampling, decode_batch
 from parliabench_utils.models.loading import keep_differentiable, load_base, load_model
 from parliabench_utils.models.prompting import Example, encode, encode_example, render_prompt, stop_ids
 from parliabench_utils.models.specs import (
@@ -68,7 +44,7 @@ from parliabench_utils.run.record import row_seed
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """The training part of notebook 03's parameters, under the same names (Tables 6 and 7)."""
+    """What a training depends on: the training part of notebook 03's parameters, under the same names (Tables 6 and 7)."""
 
     backend: Literal["peft", "unsloth"]
     n_processes: int  # that share each batch; unsloth has one
@@ -101,31 +77,19 @@ class TrainingSettings:
         """Take the fields of the same names from a notebook's parameters."""
         return cls(**{field.name: getattr(p, field.name) for field in fields(cls)})
 
+    def prompt_part(self, example: Example) -> int:
+        """How many tokens at an example's beginning bear no loss."""
+        return example.n_prompt if self.loss_on == "answer" else 0
+
 
 @dataclass(frozen=True)
-class Preflight:
-    """What the training rows hold once rendered and cut."""
+class TrainingResult:
+    """A finished training: where the adapter is, and its log."""
 
-    rows: int
-    tokens: int
-    trainable_tokens: int
-    longest: int
-    share_cut: float  # speeches that reached max_length
-    dropped: int  # rows whose prompt alone fills max_length: nothing to learn from
-
-
-def derived_steps(rows: int, batch_size: int, accumulation: int, epochs: int) -> int:
-    """Optimizer steps of whole epochs, a last incomplete batch left out: 11,194 for the paper's corpus (Table 7)."""
-    per_epoch = rows // (batch_size * accumulation)
-    if per_epoch == 0:
-        raise ValueError(f"{rows} training rows are less than one batch of {batch_size * accumulation}: lower batch_size")
-    return per_epoch * epochs
-
-
-def steps_of(settings: TrainingSettings, rows: int) -> tuple[int, int]:
-    """Steps of the run and its warm-up steps, rounded up: 3 % of 11,194 are 336 (Table 7)."""
-    steps = settings.max_steps or derived_steps(rows, settings.batch_size, settings.gradient_accumulation, settings.epochs)
-    return steps, math.ceil(steps * settings.warmup_share)
+    adapter: Path
+    log: list[dict[str, Any]]
+    steps: int
+    resumed_from: int  # 0, or the checkpoint's step
 
 
 def training_rows(folder: Path, settings: TrainingSettings, seed: int) -> tuple[list[dict], list[dict]]:
@@ -144,30 +108,63 @@ def encode_rows(spec: ModelSpec, tokenizer, rows: list[dict], max_length: int) -
     return [replace(example, ids=np.array(example.ids, dtype=np.int32)) for example in examples]
 
 
-def preflight(examples: list[Example], settings: TrainingSettings) -> Preflight:
-    """Count what training will see. ValueError when more rows than `max_dropped_share` have nothing to learn from."""
-    trainable = [len(e.ids) - (e.n_prompt if settings.loss_on == "answer" else 0) for e in examples]
-    report = Preflight(
-        rows=len(examples),
-        tokens=sum(len(e.ids) for e in examples),
-        trainable_tokens=sum(trainable),
-        longest=max(len(e.ids) for e in examples),
-        share_cut=sum(len(e.ids) >= settings.max_length for e in examples) / len(examples),
-        dropped=sum(n == 0 for n in trainable),
-    )
-    if report.dropped > settings.max_dropped_share * report.rows:
+def masked_example(tokenizer, example: Example, settings: TrainingSettings) -> str:
+    """One example as text with the part that bears no loss marked, to be looked at before training."""
+    start = settings.prompt_part(example)
+    masked, learnt = tokenizer.decode(example.ids[:start]), tokenizer.decode(example.ids[start:])
+    return f"--- no loss: {start} tokens ---\n{masked}\n--- loss: {len(example.ids) - start} tokens ---\n{learnt}"
+
+
+def as_dataset(examples: list[Example], settings: TrainingSettings):
+    """Token ids and the mask of what bears loss, as TRL's prepared format; rows without anything to learn left out."""
+    from datasets import Dataset
+
+    kept = [e for e in examples if settings.loss_on == "all" or len(e.ids) > e.n_prompt]
+    masks = [(np.arange(len(e.ids)) >= settings.prompt_part(e)).astype(np.int8) for e in kept]
+    return Dataset.from_dict({"input_ids": [e.ids for e in kept], "completion_mask": masks})
+
+
+def rows_after_packing(data, settings: TrainingSettings) -> int:
+    """How many rows the trainer will see: packing joins several speeches to one, and steps are counted in rows."""
+    if not settings.packing:
+        return len(data)
+    from trl import pack_dataset
+
+    return len(pack_dataset(data.select_columns(["input_ids"]), settings.max_length, "bfd"))
+
+
+def derived_steps(rows: int, batch_size: int, accumulation: int, epochs: int) -> int:
+    """Optimizer steps of whole epochs, a last incomplete batch left out: 11,194 for the paper's corpus (Table 7)."""
+    per_epoch = rows // (batch_size * accumulation)
+    if per_epoch == 0:
+        raise ValueError(f"{rows} training rows are less than one batch of {batch_size * accumulation}: lower batch_size")
+    return per_epoch * epochs
+
+
+def steps_of(settings: TrainingSettings, rows: int) -> tuple[int, int]:
+    """Steps of the run and its warm-up steps, rounded up: 3 % of 11,194 are 336 (Table 7)."""
+    steps = settings.max_steps or derived_steps(rows, settings.batch_size, settings.gradient_accumulation, settings.epochs)
+    return steps, math.ceil(steps * settings.warmup_share)
+
+
+def preflight(examples: list[Example], settings: TrainingSettings) -> dict[str, Any]:
+    """What training will see: rows, tokens, trainable_tokens, the longest, the share that is cut, and dropped rows, whose prompt
+    fills max_length alone. ValueError when more than `max_dropped_share` are dropped."""
+    trainable = [len(e.ids) - settings.prompt_part(e) for e in examples]
+    report = {
+        "rows": len(examples),
+        "tokens": sum(len(e.ids) for e in examples),
+        "trainable_tokens": sum(trainable),
+        "longest": max(len(e.ids) for e in examples),
+        "share_cut": sum(len(e.ids) >= settings.max_length for e in examples) / len(examples),
+        "dropped": sum(n == 0 for n in trainable),
+    }
+    if report["dropped"] > settings.max_dropped_share * report["rows"]:
         raise ValueError(
-            f"{report.dropped} of {report.rows} prompts fill max_length={settings.max_length} alone and would be dropped; "
+            f"{report['dropped']} of {report['rows']} prompts fill max_length={settings.max_length} alone and would be dropped; "
             f"raise max_length or, if that is meant, max_dropped_share (now {settings.max_dropped_share})"
         )
     return report
-
-
-def masked_example(tokenizer, example: Example, settings: TrainingSettings) -> str:
-    """One example as text with the part that bears no loss marked, to be looked at before training."""
-    start = example.n_prompt if settings.loss_on == "answer" else 0
-    masked, learnt = tokenizer.decode(example.ids[:start]), tokenizer.decode(example.ids[start:])
-    return f"--- no loss: {start} tokens ---\n{masked}\n--- loss: {len(example.ids) - start} tokens ---\n{learnt}"
 
 
 def memory_gb(spec: ModelSpec, settings: TrainingSettings, longest: int, hidden: int, layers: int, vocab: int) -> float:
@@ -183,86 +180,109 @@ def memory_gb(spec: ModelSpec, settings: TrainingSettings, longest: int, hidden:
     return round((weights + adapter + activations + 256 * vocab * 8) / 1e9, 2)
 
 
-def measured_flops(size: int = 1024) -> float:
-    """Multiply-adds of this device a second, times two: one product of square matrices as training has them, warmed up."""
+def estimated_seconds(spec: ModelSpec, settings: TrainingSettings, tokens_per_row: float, steps: int, size: int = 1024) -> float:
+    """Steps times 4 N multiply-adds a token (forward, and backward to the activations), at half the rate of a product of square
+    matrices on this device. An order of magnitude only, for deciding whether to start; the log has the measured time."""
     import torch
 
     a = torch.ones(size, size, dtype=computing_type(), device=default_device())
-    for _ in range(2):
-        (a @ a).sum().item()
-    began = time.perf_counter()
-    for _ in range(4):
+    for repeat in range(6):
+        if repeat == 2:  # warmed up
+            began = time.perf_counter()
         (a @ a).sum().item()  # .item() waits for the device
-    return 4 * 2 * size**3 / (time.perf_counter() - began)
-
-
-def estimated_seconds(spec: ModelSpec, settings: TrainingSettings, tokens_per_row: float, steps: int) -> float:
-    """Steps times 4 N multiply-adds a token (forward, and backward to the activations), at half the measured rate.
-
-    An order of magnitude only, for deciding whether to start; the log has the measured time.
-    """
+    rate = 4 * 2 * size**3 / (time.perf_counter() - began)
     tokens = steps * settings.batch_size * settings.gradient_accumulation * tokens_per_row / settings.n_processes
-    passes = 6 if settings.gradient_checkpointing else 4
-    return passes * spec.n_parameters * tokens / (0.5 * measured_flops())
+    return (6 if settings.gradient_checkpointing else 4) * spec.n_parameters * tokens / (0.5 * rate)
 
 
-OUT_OF_MEMORY = (
-    "out of memory while training {name}: halve batch_size and double gradient_accumulation (the same training), set "
-    "gradient_checkpointing: true, lower max_length, or take the model's 4-bit file"
-)
+def plan(spec: ModelSpec, settings: TrainingSettings, rows: list[dict]) -> dict[str, Any]:
+    """One row of the table that notebook 03 prints before training: counts, memory in GB, an order of magnitude of time."""
+    from transformers import AutoConfig
+
+    examples = encode_rows(spec, load_tokenizer(spec), rows, settings.max_length)
+    report = preflight(examples, settings)
+    seen = rows_after_packing(as_dataset(examples, settings), settings)
+    steps, warmup = steps_of(settings, seen)
+    config = AutoConfig.from_pretrained(**weights_location(spec), trust_remote_code=False)
+    shape = (config.hidden_size, config.num_hidden_layers, config.vocab_size)
+    return {
+        "model": spec.name,
+        **report,
+        "steps": steps,
+        "warm-up": warmup,
+        "memory, GB": memory_gb(spec, settings, report["longest"], *shape),
+        "minutes, roughly": round(estimated_seconds(spec, settings, report["tokens"] / seen, steps) / 60, 1),
+    }
 
 
-@dataclass(frozen=True)
-class TrainingResult:
-    """A finished training: where the adapter is, and its log."""
-
-    adapter: Path
-    log: list[dict[str, Any]]
-    steps: int
-    resumed_from: int  # 0, or the checkpoint's step
-
-
-def as_dataset(examples: list[Example], settings: TrainingSettings):
-    """Token ids and the mask of what bears loss, as TRL's prepared format; rows without anything to learn left out."""
-    from datasets import Dataset
-
-    whole = settings.loss_on == "all"
-    kept = [e for e in examples if whole or len(e.ids) > e.n_prompt]
-    masks = [(np.arange(len(e.ids)) >= (0 if whole else e.n_prompt)).astype(np.int8) for e in kept]
-    return Dataset.from_dict({"input_ids": [e.ids for e in kept], "completion_mask": masks})
+def prepare_backend(settings: TrainingSettings) -> None:
+    """Import unsloth where it is asked for: it patches transformers, trl and peft and must come before they are used."""
+    if settings.backend != "unsloth":
+        return
+    if settings.n_processes > 1:
+        raise ValueError("unsloth trains in one process: backend: peft for n_processes above 1")
+    try:
+        import unsloth  # noqa: F401
+    except ImportError as error:
+        raise ImportError("backend: unsloth needs unsloth; install it (README, 'On a GPU') or take backend: peft") from error
 
 
-def rows_after_packing(data, settings: TrainingSettings) -> int:
-    """How many rows the trainer will see: packing joins several speeches to one, and steps are counted in rows."""
-    if not settings.packing:
-        return len(data)
-    from trl import pack_dataset
+def with_adapter(spec: ModelSpec, settings: TrainingSettings):
+    """The base with a fresh LoRA adapter: W + (alpha / r) B A in `lora_targets`. Seeded here, since A is drawn here."""
+    from transformers import set_seed
 
-    return len(pack_dataset(data.select_columns(["input_ids"]), settings.max_length, "bfd"))
+    set_seed(settings.lora_seed)
+    lora = {
+        "r": settings.lora_rank,
+        "lora_alpha": settings.lora_alpha,
+        "lora_dropout": settings.lora_dropout,
+        "target_modules": list(spec.lora_targets),
+        "bias": "none",
+    }
+    if settings.backend == "unsloth":  # has its own loader and names
+        from unsloth import FastLanguageModel
+
+        where = weights_location(spec)
+        model, _ = FastLanguageModel.from_pretrained(
+            model_name=where.pop("pretrained_model_name_or_path"),
+            **where,
+            max_seq_length=settings.max_length,
+            load_in_4bit=spec.precision == "nf4",
+            dtype=computing_type(),
+            trust_remote_code=False,
+        )
+        checkpointing = "unsloth" if settings.gradient_checkpointing else False
+        options = {"use_gradient_checkpointing": checkpointing, "random_state": settings.lora_seed}
+        return FastLanguageModel.get_peft_model(keep_differentiable(model), **lora, **options)
+    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+
+    base = load_base(spec, running_precision(spec, "train"))
+    base.config.use_cache = False
+    if spec.precision == "nf4":
+        base = prepare_model_for_kbit_training(base, use_gradient_checkpointing=settings.gradient_checkpointing)
+    return get_peft_model(base, LoraConfig(**lora, task_type="CAUSAL_LM"))
 
 
-def grouped_by_length(lengths: list[int], batch: int, seed: int):
-    """A sampler of batches of about equally long rows, in an order that depends on seed and epoch alone.
-
-    The trainer's own draws it from PyTorch's global state, which a resumed run does not have.
-    """
-    import torch
-    from transformers.trainer_pt_utils import get_length_grouped_indices
-
-    class GroupedByLength(torch.utils.data.Sampler):
-        epoch = 0
-
-        def set_epoch(self, epoch: int) -> None:
-            self.epoch = epoch
-
-        def __len__(self) -> int:
-            return len(lengths)
-
-        def __iter__(self):
-            generator = torch.Generator().manual_seed(seed + self.epoch)
-            return iter(get_length_grouped_indices(lengths, batch, generator=generator))
-
-    return GroupedByLength()
+def save_adapter(model, spec: ModelSpec, folder: Path) -> None:
+    """Write the adapter in one rename, naming its base by the hub's name and revision, not by a path of this machine."""
+    for config in model.peft_config.values():
+        config.base_model_name_or_path, config.revision = spec.id, spec.revision
+        config.target_modules = list(spec.lora_targets)  # a set's order would differ from run to run
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".adapter.", dir=folder.parent))
+    try:
+        model.save_pretrained(scratch, safe_serialization=True, save_embedding_layers=False)  # LoRA leaves them alone
+        (scratch / "README.md").unlink(missing_ok=True)  # PEFT's empty card; ours stands beside the adapter
+        files = {file.name: file_sha256(file) for file in sorted(scratch.iterdir())}
+        base = {"id": spec.id, "revision": spec.revision, "precision": spec.precision, "sha256": spec.sha256}
+        write_json(scratch / "base.json", base | {"files": files})
+        for file in scratch.iterdir():
+            file.chmod(0o644)
+        scratch.chmod(0o755)
+        shutil.rmtree(folder, ignore_errors=True)
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def whole_batches(rows: int, at_most: int) -> int:
@@ -271,7 +291,7 @@ def whole_batches(rows: int, at_most: int) -> int:
 
 
 def trainer_arguments(settings: TrainingSettings, rows: int, folder: Path, resuming: bool = False, held_out: int | None = None):
-    """TRL's SFTConfig: every value from the settings, nothing left to a default that a release may change."""
+    """TRL's SFTConfig: every value that shapes the training from the settings, none left to a default that a release may change."""
     import torch
     from trl import SFTConfig
 
@@ -321,17 +341,39 @@ def trainer_arguments(settings: TrainingSettings, rows: int, folder: Path, resum
     return arguments
 
 
+def grouped_by_length(lengths: list[int], batch: int, seed: int):
+    """A sampler of batches of about equally long rows, in an order that depends on seed and epoch alone.
+
+    The trainer's own draws it from PyTorch's global state, which a resumed run does not have.
+    """
+    import torch
+    from transformers.trainer_pt_utils import get_length_grouped_indices
+
+    class GroupedByLength(torch.utils.data.Sampler):
+        epoch = 0
+
+        def set_epoch(self, epoch: int) -> None:
+            self.epoch = epoch
+
+        def __len__(self) -> int:
+            return len(lengths)
+
+        def __iter__(self):
+            generator = torch.Generator().manual_seed(seed + self.epoch)
+            return iter(get_length_grouped_indices(lengths, batch, generator=generator))
+
+    return GroupedByLength()
+
+
 def log_rows(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The trainer's history as one row a step: step, loss, held_out_loss, learning_rate, tokens (null where not taken)."""
     rows: dict[int, dict[str, Any]] = {}
     for entry in history:
-        row = rows.setdefault(
-            entry["step"],
-            {"step": entry["step"], "loss": None, "held_out_loss": None, "learning_rate": None, "tokens": None},
-        )
-        for key, name in (("loss", "loss"), ("eval_loss", "held_out_loss"), ("learning_rate", "learning_rate")):
+        empty = {"step": entry["step"], "loss": None, "held_out_loss": None, "learning_rate": None, "tokens": None}
+        row = rows.setdefault(entry["step"], empty)
+        for key, name, digits in (("loss", "loss", 4), ("eval_loss", "held_out_loss", 4), ("learning_rate", "learning_rate", 8)):
             if key in entry:
-                row[name] = round(float(entry[key]), 8 if key == "learning_rate" else 4)
+                row[name] = round(float(entry[key]), digits)
         if "num_input_tokens_seen" in entry:
             row["tokens"] = int(entry["num_input_tokens_seen"])
     return [rows[step] for step in sorted(rows)]
@@ -353,7 +395,7 @@ def _live_log(path: Path):
     return LiveLog()
 
 
-def make_trainer(spec, settings: TrainingSettings, train_rows: list[dict], held_out: list[dict], folder: Path):
+def make_trainer(spec: ModelSpec, settings: TrainingSettings, train_rows: list[dict], held_out: list[dict], folder: Path):
     """Model, tokenizer, data and schedule put together; nothing is trained yet."""
     prepare_backend(settings)
     tokenizer = load_tokenizer(spec)
@@ -361,6 +403,7 @@ def make_trainer(spec, settings: TrainingSettings, train_rows: list[dict], held_
     preflight(examples, settings)
     model = with_adapter(spec, settings)
     from datasets import disable_progress_bars
+    from transformers import PrinterCallback
     from trl import SFTTrainer
 
     disable_progress_bars()  # each step of a bar is a line of the executed notebook
@@ -378,8 +421,6 @@ def make_trainer(spec, settings: TrainingSettings, train_rows: list[dict], held_
         lengths = [len(ids) for ids in trainer.train_dataset["input_ids"]]
         batch = settings.batch_size * settings.gradient_accumulation
         trainer._get_train_sampler = lambda *_: grouped_by_length(lengths, batch, settings.lora_seed)
-    from transformers import PrinterCallback
-
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_live_log(folder / "train_log.jsonl.partial"))
     return trainer
@@ -387,8 +428,6 @@ def make_trainer(spec, settings: TrainingSettings, train_rows: list[dict], held_
 
 def drop_other_checkpoints(spec: ModelSpec, settings: TrainingSettings, rows: list[dict], folder: Path) -> None:
     """Delete checkpoints that another base, other settings or other speeches made; sign the folder for this training."""
-    import hashlib
-
     text = json.dumps([spec.model_dump(), asdict(settings), rows], sort_keys=True, default=str)
     signature, file = hashlib.sha256(text.encode()).hexdigest(), folder / "checkpoints" / "signature.txt"
     if not file.is_file() or file.read_text(encoding="utf-8") != signature:
@@ -399,7 +438,11 @@ def drop_other_checkpoints(spec: ModelSpec, settings: TrainingSettings, rows: li
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest whole checkpoint: a kill while one is written leaves it without its last file, `trainer_state.json`."""
     whole = [file.parent for file in (folder / "checkpoints").glob("checkpoint-*/trainer_state.json")]
-    return max(whole, key=lambda path: int(path.name.split("-")[1]), default=None)
+    return max(whole, key=_step_of, default=None)
+
+
+def _step_of(checkpoint: Path | None) -> int:
+    return int(checkpoint.name.split("-")[1]) if checkpoint else 0
 
 
 def train(
@@ -417,161 +460,82 @@ def train(
         trainer = make_trainer(spec, settings, train_rows, held_out, folder)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except torch.OutOfMemoryError as error:
-        raise MemoryError(OUT_OF_MEMORY.format(name=spec.name)) from error
+        raise MemoryError(
+            f"out of memory while training {spec.name}: halve batch_size and double gradient_accumulation (the same training), set "
+            "gradient_checkpointing: true, lower max_length, or take the model's 4-bit file"
+        ) from error
     log = log_rows(trainer.state.log_history)
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
-        save_adapter(trainer.model, spec, folder / "adapter", spec.sha256)
+        save_adapter(trainer.model, spec, folder / "adapter")
         write_jsonl(folder / "train_log.jsonl", log)
         (folder / "train_log.jsonl.partial").unlink(missing_ok=True)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    resumed = int(checkpoint.name.split("-")[1]) if checkpoint else 0
-    return TrainingResult(folder / "adapter", log, trainer.state.global_step, resumed)
+    return TrainingResult(folder / "adapter", log, trainer.state.global_step, _step_of(checkpoint))
 
 
-def prepare_backend(settings: TrainingSettings) -> None:
-    """Import unsloth where it is asked for: it patches transformers, trl and peft and must come before they are used."""
-    if settings.backend != "unsloth":
-        return
-    if settings.n_processes > 1:
-        raise ValueError("unsloth trains in one process: backend: peft for n_processes above 1")
+def train_in_processes(name: str, settings: TrainingSettings, folder: Path, seed: int) -> int:
+    """`train` for one model of the run in `folder`, in `settings.n_processes` processes; prints their log.
+
+    Returns the step of the checkpoint from which it went on, or 0. RuntimeError with the last lines when they fail.
+    """
+    (rows, _), out, processes = training_rows(folder, settings, seed), folder / "03_finetune" / name, settings.n_processes
+    drop_other_checkpoints(read_model_spec(name), settings, rows, out)  # once, not by each process
+    resumed_from = _step_of(last_checkpoint(out))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+    job = ["-m", __name__, name, str(folder.resolve()), str(seed), json.dumps(asdict(settings))]
+    threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1) // processes)
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    if default_device() == "cpu":
+        environment["ACCELERATE_USE_CPU"] = "true"
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8", "errors": "backslashreplace"}
+    process, lines = subprocess.Popen([*launcher, *job], env=environment, **output), []
     try:
-        import unsloth  # noqa: F401
-    except ImportError as error:
-        raise ImportError("backend: unsloth needs unsloth; install it (README, 'On a GPU') or take backend: peft") from error
-
-
-def with_adapter(spec: ModelSpec, settings: TrainingSettings):
-    """The base with a fresh LoRA adapter. Seeded here, since the adapter's first weights are drawn here."""
-    from transformers import set_seed
-
-    set_seed(settings.lora_seed)
-    if settings.backend == "unsloth":
-        return _with_unsloth_adapter(spec, settings)
-    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
-
-    base = load_base(spec, running_precision(spec, "train"))
-    base.config.use_cache = False
-    if spec.precision == "nf4":
-        base = prepare_model_for_kbit_training(base, use_gradient_checkpointing=settings.gradient_checkpointing)
-    lora = LoraConfig(
-        r=settings.lora_rank,
-        lora_alpha=settings.lora_alpha,
-        lora_dropout=settings.lora_dropout,
-        target_modules=list(spec.lora_targets),
-        bias="none",
-        task_type="CAUSAL_LM",
-    )
-    return get_peft_model(base, lora)
-
-
-def _with_unsloth_adapter(spec: ModelSpec, settings: TrainingSettings):
-    """The same through unsloth, which has its own loader and names."""
-    from unsloth import FastLanguageModel
-
-    where = weights_location(spec)
-    model, _ = FastLanguageModel.from_pretrained(
-        model_name=where.pop("pretrained_model_name_or_path"),
-        **where,
-        max_seq_length=settings.max_length,
-        load_in_4bit=spec.precision == "nf4",
-        dtype=computing_type(),
-        trust_remote_code=False,
-    )
-    model = keep_differentiable(model)
-    return FastLanguageModel.get_peft_model(
-        model,
-        r=settings.lora_rank,
-        lora_alpha=settings.lora_alpha,
-        lora_dropout=settings.lora_dropout,
-        target_modules=list(spec.lora_targets),
-        bias="none",
-        use_gradient_checkpointing="unsloth" if settings.gradient_checkpointing else False,
-        random_state=settings.lora_seed,
-    )
-
-
-def save_adapter(model, spec: ModelSpec, folder: Path, sha256: str | None) -> None:
-    """Write the adapter in one rename, naming its base by the hub's name and revision, not by a path of this machine."""
-    for config in model.peft_config.values():
-        config.base_model_name_or_path, config.revision = spec.id, spec.revision
-        config.target_modules = list(spec.lora_targets)  # a set's order would differ from run to run
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".adapter.", dir=folder.parent))
-    try:
-        model.save_pretrained(scratch, safe_serialization=True, save_embedding_layers=False)  # LoRA leaves them alone
-        (scratch / "README.md").unlink(missing_ok=True)  # PEFT's empty card; ours stands beside the adapter
-        files = {file.name: file_sha256(file) for file in sorted(scratch.iterdir())}
-        base = {"id": spec.id, "revision": spec.revision, "precision": spec.precision, "sha256": sha256}
-        write_json(scratch / "base.json", base | {"files": files})
-        for file in scratch.iterdir():
-            file.chmod(0o644)
-        scratch.chmod(0o755)
-        shutil.rmtree(folder, ignore_errors=True)
-        scratch.rename(folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def plan(spec: ModelSpec, settings: TrainingSettings, rows: list[dict]) -> dict[str, Any]:
-    """One row of the table that notebook 03 prints before training: counts, memory in GB, an order of magnitude of time."""
-    from transformers import AutoConfig
-
-    from parliabench_utils.models.specs import weights_location
-
-    examples = encode_rows(spec, load_tokenizer(spec), rows, settings.max_length)
-    report = preflight(examples, settings)
-    seen = rows_after_packing(as_dataset(examples, settings), settings)
-    steps, warmup = steps_of(settings, seen)
-    config = AutoConfig.from_pretrained(**weights_location(spec), trust_remote_code=False)
-    shape = (config.hidden_size, config.num_hidden_layers, config.vocab_size)
-    return {
-        "model": spec.name,
-        **asdict(report),
-        "steps": steps,
-        "warm-up": warmup,
-        "memory, GB": memory_gb(spec, settings, report.longest, *shape),
-        "minutes, roughly": round(estimated_seconds(spec, settings, report.tokens / seen, steps) / 60, 1),
-    }
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("step "):  # the live log; the launcher's own lines are of use only after a failure
+                print(line, end="", flush=True)
+    except BaseException:  # a notebook's interrupt reaches this process alone
+        process.terminate()  # the launcher ends its processes
+        raise
+    if process.wait():
+        raise RuntimeError(f"training {name} in {processes} processes failed:\n{''.join(lines[-60:])}")
+    return resumed_from
 
 
 def model_card(spec: ModelSpec, settings: TrainingSettings, facts: dict[str, Any], log: list[dict]) -> str:
     """The adapter's README: base, data with hashes, hyperparameters, losses. Nothing in it depends on the clock."""
     before, *_, after = [row for row in log if row["held_out_loss"] is not None]
     losses = f"{before['held_out_loss']:.4f} before, {after['held_out_loss']:.4f} after {after['step']} steps"
-    lines = [
-        f"# {markdown_text(spec.display)}, tuned on parliamentary speeches",
-        "",
-        f"A LoRA adapter for `{spec.id}`, revision `{spec.revision or 'not pinned'}`, trained on",
-        f"{spec.precision} weights, computed in {str(computing_type()).removeprefix('torch.')}.",
-        f"Base licence: {markdown_text(spec.licence)}. The speeches are CC BY 4.0 (ParlaMint). It writes invented speeches:",
-        "never present one as said by a member.",
-        "",
-        f"Held-out loss (nats a token): {losses}.",
-        "",
-        *_table("Data", facts),
-        *_table("Training", asdict(settings)),
-    ]
-    return "\n".join(lines)
+    computed = str(computing_type()).removeprefix("torch.")
+    return f"""# {markdown_text(spec.display)}, tuned on parliamentary speeches
 
+A LoRA adapter for `{spec.id}`, revision `{spec.revision or "not pinned"}`, trained on
+{spec.precision} weights, computed in {computed}.
+Base licence: {markdown_text(spec.licence)}. The speeches are CC BY 4.0 (ParlaMint). It writes invented speeches:
+never present one as said by a member.
 
-def _table(title: str, facts: dict[str, Any]) -> list[str]:
-    return [f"## {title}", "", markdown_table(["", ""], facts.items())]
+Held-out loss (nats a token): {losses}.
+
+## Data
+
+{markdown_table(["", ""], facts.items())}
+## Training
+
+{markdown_table(["", ""], asdict(settings).items())}"""
 
 
 def finetune_model(name: str, settings: TrainingSettings, folder: Path, seed: int) -> TrainingResult:
     """Train one model on the run in `folder`; a training that is already whole is read instead (after a restart)."""
     spec, out = read_model_spec(name), folder / "03_finetune" / name
     adapter, log_file = out / "adapter", out / "train_log.jsonl"
-    if log_file.is_file() and (adapter / "adapter_model.safetensors").is_file():
-        log = read_jsonl(log_file)
-        result = TrainingResult(adapter, log, log[-1]["step"], log[-1]["step"])
-    elif settings.n_processes == 1:
+    whole = log_file.is_file() and (adapter / "adapter_model.safetensors").is_file()
+    if not whole and settings.n_processes == 1:
         result = train(spec, settings, *training_rows(folder, settings, seed), out)
     else:
-        resumed = train_in_processes(name, settings, folder, seed)
+        resumed = None if whole else train_in_processes(name, settings, folder, seed)
         log = read_jsonl(log_file)
-        result = TrainingResult(adapter, log, log[-1]["step"], resumed)
+        result = TrainingResult(adapter, log, log[-1]["step"], log[-1]["step"] if whole else resumed)
     facts = {
         "train.jsonl": f"sha256 {file_sha256(folder / '02_dataset/train.jsonl')}",
         "test.jsonl (held out)": f"sha256 {file_sha256(folder / '02_dataset/test.jsonl')}",
@@ -584,8 +548,6 @@ def finetune_model(name: str, settings: TrainingSettings, folder: Path, seed: in
 
 def greedy_samples(name: str, row: dict, tokens: int, adapter: Path | None = None) -> str:
     """The likeliest continuation of a row's training prompt, with or without the adapter: the same at every run."""
-    from parliabench_utils.models.backends import Sampling, decode_batch
-
     loaded = load_model(name, adapter=adapter, purpose="generate")
     prompt = encode(loaded.tokenizer, render_prompt(loaded.spec, loaded.tokenizer, row, "train"))
     greedy = Sampling(temperature=0, top_p=1.0, repetition_penalty=1.2)
@@ -594,45 +556,8 @@ def greedy_samples(name: str, row: dict, tokens: int, adapter: Path | None = Non
     return loaded.tokenizer.decode(ids, skip_special_tokens=True).strip()
 
 
-def train_in_processes(name: str, settings: TrainingSettings, folder: Path, seed: int) -> int:
-    """`finetune.train` for one model of the run in `folder`, in `settings.n_processes` processes; prints their log.
-
-    Returns the step of the checkpoint from which it went on, or 0. RuntimeError with the last lines when they fail.
-    """
-    (rows, _), out = training_rows(folder, settings, seed), folder / "03_finetune" / name
-    drop_other_checkpoints(read_model_spec(name), settings, rows, out)  # once, not by each process
-    checkpoint = last_checkpoint(out)
-    processes = settings.n_processes
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
-    job = ["-m", __name__, name, str(folder.resolve()), str(seed), json.dumps(asdict(settings))]
-    threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1) // processes)
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    if default_device() == "cpu":
-        environment["ACCELERATE_USE_CPU"] = "true"
-    process = subprocess.Popen(
-        [*launcher, *job],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="backslashreplace",
-    )
-    lines = []
-    try:
-        for line in process.stdout:
-            lines.append(line)
-            if line.startswith("step "):  # the live log; the launcher's own lines are of use only after a failure
-                print(line, end="", flush=True)
-    except BaseException:  # a notebook's interrupt reaches this process alone
-        process.terminate()  # the launcher ends its processes
-        raise
-    if process.wait():
-        raise RuntimeError(f"training {name} in {processes} processes failed:\n{''.join(lines[-60:])}")
-    return int(checkpoint.name.split("-")[1]) if checkpoint else 0
-
-
 def main(name: str, folder: str, seed: str, settings: str) -> None:
-    """What each process runs."""
+    """What each process of torchrun runs."""
     import torch
 
     if torch.cuda.is_available():

@@ -1,29 +1,18 @@
-"""Speeches in the making: the prompts as token ids, in batches, and what becomes of each (paper, section 5.3).
-
-Used by `generation.py`, the engine of notebook 04.
-
-    drafts = draft_prompts(loaded, "baseline", prompts, settings)
-    [len(batch) for batch in even_batches(drafts, settings.batch_size)]         # [9, 9]
-
-Speeches for the same prompts from every model, base and tuned: the engine of notebook 04 (paper, section 5.3).
+"""Speeches for the same prompts from every model, base and tuned: the engine of notebook 04 (paper, section 5.3).
 
 A speech that fails a check is drawn again, up to three attempts, each with its own seed. All first attempts come before the
 second ones, so that those that failed share full batches; rows are appended batch by batch, so that a killed run goes on where
-it was. In fp32 batch size, order and resuming change nothing.
+it was. In fp32 batch size, order and resuming change nothing. The end says what tuning changed, before any metric.
 
     loaded = load_model("smollm2-135m", adapter=folder / "adapter", purpose="generate")
     generate_file(loaded, "fine-tuned", prompts, settings, checks, out / "shard-0.jsonl", seed=42)
-
-What tuning changed, before any metric: failures, length, and the words of the place. The end of notebook 04.
-
-from parliabench_utils.models.generation import parliamentary_pairs, what_changed
-what_changed(speeches, human, kept)         # a row a model and measure, a column a type, the members' own beside them
+    what_changed(speeches, human, kept)         # a row a model and measure, a column a type, the members' own beside them
 """
 
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -41,9 +30,7 @@ from parliabench_utils.run.record import row_seed
 if TYPE_CHECKING:
     import pandas as pd
 
-
 FEW_SHOT, RETRIEVAL = "few-shot", "retrieval"
-SENTENCE_ENDS = (".", "!", "?", '."', '!"', '?"', ".'", ".)")
 Examples = Mapping[str, Sequence[Mapping[str, Any]]]  # prompt_id -> training rows, nearest first
 
 
@@ -64,17 +51,9 @@ class GenerationSettings:
     @classmethod
     def from_params(cls, p: Any) -> "GenerationSettings":
         """The generation part of notebook 04's parameters."""
-        return cls(
-            sampling=Sampling(p.temperature, p.top_p, p.repetition_penalty),
-            min_words=p.min_words,
-            max_words=p.max_words,
-            max_new_tokens=p.max_new_tokens,
-            batch_size=p.batch_size,
-            max_attempts=p.max_attempts,
-            variants=p.variants_per_prompt,
-            trim_to_sentence=p.trim_to_sentence,
-            few_shot_examples=p.few_shot_examples,
-        )
+        own = ("min_words", "max_words", "max_new_tokens", "batch_size", "max_attempts", "trim_to_sentence", "few_shot_examples")
+        sampling = Sampling(p.temperature, p.top_p, p.repetition_penalty)
+        return cls(sampling, variants=p.variants_per_prompt, **{name: getattr(p, name) for name in own})
 
     def examples_needed(self, kinds: Sequence[str]) -> int:
         """Training speeches a prompt for the given types: those that are shown, or one for each draw of a retrieval."""
@@ -111,14 +90,12 @@ class Draft:
         """Note a new attempt's text; what an earlier run rejected at this attempt or later is forgotten."""
         self.rejected = [row for row in self.rejected if row["attempt"] < attempt]
         self.speech, self.trimmed = trim_to_sentence(text) if trim and finish_reason == "length" else (text, False)
-        self.attempts, self.seed, self.finish_reason = attempt, seed, finish_reason
-        self.seconds = round(seconds, 3)
+        self.attempts, self.seed, self.finish_reason, self.seconds = attempt, seed, finish_reason, round(seconds, 3)
 
     def reject(self, reasons: list[str]) -> None:
         """Move the newest attempt to the rejected ones."""
-        kept = ("finish_reason", "trimmed", "seconds")
         row = {"attempt": self.attempts, "reasons": reasons, "speech": self.speech}
-        self.rejected.append(row | {name: getattr(self, name) for name in kept})
+        self.rejected.append(row | {name: getattr(self, name) for name in ("finish_reason", "trimmed", "seconds")})
         self.speech = None
 
     def as_row(self, model: str, kind: str) -> dict[str, Any]:
@@ -147,7 +124,7 @@ def trim_to_sentence(text: str) -> tuple[str, bool]:
     """
     import nupunkt
 
-    if text.rstrip().endswith(SENTENCE_ENDS):
+    if text.rstrip().endswith((".", "!", "?", '."', '!"', '?"', ".'", ".)")):
         return text, False
     sentences = nupunkt.sent_tokenize(text)
     if len(sentences) < 2:
@@ -162,18 +139,14 @@ def draft_prompts(
 
     A few-shot prompt shows the prompt's nearest examples as earlier turns. A retrieval needs no tokens.
     """
-    drafts = []
+    drafts, limits = [], {"min_words": settings.min_words, "max_words": settings.max_words}
     for prompt in prompts:
-        near = (examples or {}).get(prompt["prompt_id"], ())
-        shown = near[: settings.few_shot_examples] if kind == FEW_SHOT else ()
-        ids = [] if kind == RETRIEVAL else _prompt_ids(loaded, prompt, settings, shown)
+        near, ids = (examples or {}).get(prompt["prompt_id"], ()), []
+        if kind != RETRIEVAL:
+            shown = near[: settings.few_shot_examples] if kind == FEW_SHOT else ()
+            ids = encode(loaded.tokenizer, render_prompt(loaded.spec, loaded.tokenizer, prompt, examples=shown, **limits))
         drafts += [Draft(prompt, variant, ids, near) for variant in range(settings.variants)]
     return sorted(drafts, key=lambda draft: (len(draft.ids), draft.key))
-
-
-def _prompt_ids(loaded: LoadedModel, prompt: dict, settings: GenerationSettings, shown: Sequence) -> list[int]:
-    limits = {"min_words": settings.min_words, "max_words": settings.max_words}
-    return encode(loaded.tokenizer, render_prompt(loaded.spec, loaded.tokenizer, prompt, examples=shown, **limits))
 
 
 def even_batches(drafts: list[Draft], batch_size: int) -> list[list[Draft]]:
@@ -181,12 +154,6 @@ def even_batches(drafts: list[Draft], batch_size: int) -> list[list[Draft]]:
     count = -(-len(drafts) // batch_size)
     edges = [round(i * len(drafts) / count) for i in range(count + 1)] if count else [0]
     return [drafts[a:b] for a, b in pairwise(edges)]
-
-
-OUT_OF_MEMORY = (
-    "out of memory while {name} generates: halve batch_size (in fp32 it changes no text), lower max_new_tokens, or take "
-    "precision: bf16 or nf4"
-)
 
 
 def load_speaker(name: str, kind: str, folder: Path, precision: str | None = None) -> LoadedModel:
@@ -211,23 +178,24 @@ def answer(loaded: LoadedModel, prompts: list[list[int]], seeds: list[int], sett
     try:
         rows = decode_batch(loaded.model, prompts, seeds, settings.sampling, settings.max_new_tokens, stops, pad)
     except torch.OutOfMemoryError as error:
-        raise MemoryError(OUT_OF_MEMORY.format(name=loaded.spec.name)) from error
+        raise MemoryError(
+            f"out of memory while {loaded.spec.name} generates: halve batch_size (in fp32 it changes no text), lower "
+            "max_new_tokens, or take precision: bf16 or nf4"
+        ) from error
     return [(loaded.tokenizer.decode(ids, skip_special_tokens=False).strip(), reason) for ids, reason in rows]
 
 
-def retrieved(drafts: list[Draft], attempt: int, settings: GenerationSettings) -> list[tuple[str, str]]:
-    """The training speech that stands in for each draft's answer, a farther one at each attempt; empty where none is left."""
-    places = [draft.variant + (attempt - 1) * settings.variants for draft in drafts]
-    texts = [d.examples[i]["Speech"] if i < len(d.examples) else "" for d, i in zip(drafts, places, strict=True)]
-    return [(text.strip(), "retrieved") for text in texts]
-
-
 def draw_batch(loaded: LoadedModel, kind: str, drafts: list[Draft], attempt: int, settings: GenerationSettings, seed: int) -> None:
-    """Draw one speech for each draft. The seed names prompt, variant and attempt, not the model: all start alike."""
+    """Draw one speech for each draft. The seed names prompt, variant and attempt, not the model: all start alike.
+
+    A retrieval takes the nearest training speech, a farther one at each attempt; empty where none is left.
+    """
     seeds = [row_seed(seed, *draft.key, attempt) for draft in drafts]
     began = time.perf_counter()
     if kind == RETRIEVAL:
-        answers = retrieved(drafts, attempt, settings)
+        places = [draft.variant + (attempt - 1) * settings.variants for draft in drafts]
+        texts = [d.examples[i]["Speech"] if i < len(d.examples) else "" for d, i in zip(drafts, places, strict=True)]
+        answers = [(text.strip(), "retrieved") for text in texts]
     else:
         answers = answer(loaded, [draft.ids for draft in drafts], seeds, settings)
     seconds = (time.perf_counter() - began) / len(drafts)
@@ -241,8 +209,7 @@ def check_drafts(drafts: list[Draft], checks: ValidationSettings) -> None:
     for draft, similarity in zip(drafts, similarities, strict=True):
         unanswered = draft.finish_reason.startswith("no-answer")
         checked = replace(checks, similarity=similarity)
-        reasons = [NO_ANSWER] if unanswered else validate_speech(draft.speech, draft.prompt, checked)
-        if reasons:
+        if reasons := [NO_ANSWER] if unanswered else validate_speech(draft.speech, draft.prompt, checked):
             draft.reject(reasons)
 
 
@@ -256,10 +223,7 @@ def generate_file(
     seed: int,
     examples: Examples | None = None,
 ) -> list[dict[str, Any]]:
-    """Generate `path` (and `rejected-….jsonl` beside it), going on from what an interrupted run has written.
-
-    A batch that a kill cut short is drawn anew in the same company, so that bf16 gives the same texts too.
-    """
+    """Generate `path` (and `rejected-….jsonl` beside it), going on from what an interrupted run has written."""
     checks = replace(checks, own_tokens=own_tokens(loaded.tokenizer))
     rejected_path = path.with_name(path.name.replace("shard-", "rejected-"))
     with ResumableJsonl(path, ("prompt_id", "variant")) as log:
@@ -268,7 +232,10 @@ def generate_file(
                 old.unlink(missing_ok=True)
         with ResumableJsonl(rejected_path, (*log.key, "attempt")) as rejected:
             drafts = draft_prompts(loaded, kind, prompts, settings, examples)
-            _restore(drafts, rejected.rows)
+            by_key = {draft.key: draft for draft in drafts}
+            for row in sorted(rejected.rows, key=lambda row: row["attempt"]):
+                known = {name: value for name, value in row.items() if name not in log.key}
+                by_key[row["prompt_id"], row["variant"]].rejected.append(known)
             for attempt in range(1, settings.max_attempts + 1):
                 _round(loaded, kind, drafts, attempt, settings, checks, seed, log, rejected)
             rejected.finish()
@@ -276,16 +243,12 @@ def generate_file(
     return log.rows
 
 
-def _restore(drafts: list[Draft], rows: Iterable[dict[str, Any]]) -> None:
-    """Give each draft the rejections that an interrupted run has written."""
-    by_key = {draft.key: draft for draft in drafts}
-    for row in sorted(rows, key=lambda row: row["attempt"]):
-        draft = by_key[row["prompt_id"], row["variant"]]
-        draft.rejected.append({name: value for name, value in row.items() if name not in ("prompt_id", "variant")})
-
-
 def _round(loaded, kind, drafts, attempt, settings, checks, seed, log: ResumableJsonl, rejected: ResumableJsonl) -> None:
-    """One attempt for all drafts whose earlier ones failed. The batches are cut from all of them, done or not."""
+    """One attempt for all drafts whose earlier ones failed.
+
+    The batches are cut from all of them, done or not: a batch that a kill cut short is drawn anew in the same company, so that bf16
+    gives the same texts too.
+    """
     last = attempt == settings.max_attempts
     batches = even_batches([draft for draft in drafts if draft.failed_before(attempt)], settings.batch_size)
 
@@ -311,13 +274,13 @@ def _append(draft: Draft, row: dict[str, Any] | None, log: ResumableJsonl, rejec
         log.append(row)
 
 
+def _file(folder: Path, model: str, kind: str, name: str) -> Path:
+    return folder / "04_generate" / model / kind / name
+
+
 def pending_shards(folder: Path, model: str, kind: str, shards: list[int]) -> list[int]:
     """The shards whose file is not there yet: a model whose speeches are all made need not be loaded."""
     return [k for k in shards if not _file(folder, model, kind, f"shard-{k}.jsonl").is_file()]
-
-
-def _file(folder: Path, model: str, kind: str, name: str) -> Path:
-    return folder / "04_generate" / model / kind / name
 
 
 def generate_pair(
@@ -377,29 +340,6 @@ def parliamentary_share(text: str) -> float:
     return 100 * len(PARLIAMENTARY.findall(text)) / words if words else 0.0
 
 
-def what_changed(speeches: "pd.DataFrame", human: "pd.DataFrame", kept: list[str]) -> "pd.DataFrame":
-    """One row a model and measure, a column a type, and `human` where it can be said of members.
-
-    Failures are shares of all prompts; words and phrases are taken on the prompts of `kept`, the same for all.
-    """
-    import pandas as pd
-
-    own = pd.Series(_manner(human, kept), name="human")
-    frames = []
-    for model, group in speeches.groupby("model", sort=False):
-        columns = {kind: _failures(rows) | _manner(rows, kept) for kind, rows in group.groupby("type", sort=False)}
-        frames.append(pd.concat({model: pd.DataFrame(columns).join(own)}, names=["model", "measure"]))
-    return pd.concat(frames)
-
-
-def _failures(rows: "pd.DataFrame") -> dict[str, float]:
-    return {
-        "first attempt rejected, share": float((rows["rejections"].str.len() > 0).mean()),
-        "never valid, share": float(rows["generated_speech"].isna().mean()),
-        "stopped by itself, share": float((rows["finish_reason"] == "stop").mean()),
-    }
-
-
 def _manner(rows: "pd.DataFrame", kept: list[str]) -> dict[str, float]:
     rows = rows[rows["prompt_id"].isin(kept)]
     lower, median, upper = rows["n_words"].quantile([0.25, 0.5, 0.75])
@@ -413,6 +353,27 @@ def _manner(rows: "pd.DataFrame", kept: list[str]) -> dict[str, float]:
     }
 
 
+def what_changed(speeches: "pd.DataFrame", human: "pd.DataFrame", kept: list[str]) -> "pd.DataFrame":
+    """One row a model and measure, a column a type, and `human` where it can be said of members.
+
+    Failures are shares of all prompts; words and phrases are taken on the prompts of `kept`, the same for all.
+    """
+    import pandas as pd
+
+    own, frames = pd.Series(_manner(human, kept), name="human"), {}
+    for model, group in speeches.groupby("model", sort=False):
+        columns = {}
+        for kind, rows in group.groupby("type", sort=False):
+            failures = {
+                "first attempt rejected, share": float((rows["rejections"].str.len() > 0).mean()),
+                "never valid, share": float(rows["generated_speech"].isna().mean()),
+                "stopped by itself, share": float((rows["finish_reason"] == "stop").mean()),
+            }
+            columns[kind] = failures | _manner(rows, kept)
+        frames[model] = pd.DataFrame(columns).join(own)
+    return pd.concat(frames, names=["model", "measure"])
+
+
 def parliamentary_pairs(speeches: "pd.DataFrame", kept: list[str]) -> "pd.DataFrame":
     """Tuned against base on the prompts of `kept`: phrases of the Chamber per 100 words, and on how many prompts which has more.
 
@@ -420,7 +381,6 @@ def parliamentary_pairs(speeches: "pd.DataFrame", kept: list[str]) -> "pd.DataFr
     """
     import pandas as pd
 
-    columns = ["model", "prompts", "baseline", "fine-tuned", "more often", "less often", "equal"]
     rows = []
     spoken = speeches[speeches["prompt_id"].isin(kept)]
     spoken = spoken.assign(share=spoken["generated_speech"].map(parliamentary_share).astype(float))
@@ -430,4 +390,4 @@ def parliamentary_pairs(speeches: "pd.DataFrame", kept: list[str]) -> "pd.DataFr
             change = wide["fine-tuned"] - wide["baseline"]
             counts = [int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum())]
             rows.append([model, len(wide), wide["baseline"].mean(), wide["fine-tuned"].mean(), *counts])
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=["model", "prompts", "baseline", "fine-tuned", "more often", "less often", "equal"])

@@ -1,22 +1,11 @@
-"""A model by the name of its file in `params/models/`: specification, weights, adapter.
+"""A model by the name of its file in `params/models/`: weights, adapter, attention; and its weights fetched from a hub.
 
-Used by notebooks 03 (train), 04 (generate), 05 (score) and 07 (judge). Weights are safetensors or GGUF only, code from
-a hub is never run, and an adapter is refused when it was trained on another base.
+Used by notebooks 03 (train), 04 (generate), 05 (score) and 07 (judge), and by `python -m parliabench_utils fetch-models`. Weights are
+safetensors or GGUF only, code from a hub is never run, and an adapter is refused when it was trained on another base.
 
     from parliabench_utils.models.loading import load_model
     base = load_model("smollm2-135m", purpose="score")
     base.model(**base.tokenizer("My Lords,", return_tensors="pt")).logits.shape     # (1, n_tokens, 49152)
-
-Attention of one new token without copying keys and values, for generation with models that share them among heads.
-
-Where a batch is padded, transformers repeats the keys and values of a group for each of its heads at every token: with SmolLM2 at
-batch 32 that copying takes most of a step. Here the heads of a group stand as queries of one attention, which is the same sum.
-
-    use_folded_attention(model)         # load_model does it for purpose="generate"
-
-Fetch the weights that a parameter file names, and write the revision that came into the file.
-
-Used by the command line: `python -m parliabench_utils fetch-models llama-3.1-8b flow-judge`. Afterwards notebooks run offline.
 """
 
 import json
@@ -25,13 +14,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
+from parliabench_utils.models.backends import GgufModel, ServerModel, gguf_file
 from parliabench_utils.models.specs import (
     DTYPES,
     LoadedModel,
     ModelSpec,
     Precision,
     Purpose,
-    _refuse_unchecked,
     as_spec,
     computing_type,
     current_sha256,
@@ -39,6 +28,7 @@ from parliabench_utils.models.specs import (
     file_sha256,
     load_tokenizer,
     quiet_loading,
+    refuse_unchecked,
     running_precision,
     weights_identity,
     weights_location,
@@ -66,16 +56,10 @@ def load_base(spec: ModelSpec, precision: Precision):
                 bnb_4bit_use_double_quant=True,
                 bnb_4bit_compute_dtype=computing,
             )
+    options |= {"attn_implementation": spec.attention, "use_safetensors": True, "trust_remote_code": False}  # a pickle can run code
     with quiet_loading():
-        model = AutoModelForCausalLM.from_pretrained(
-            **weights_location(spec),
-            **options,
-            attn_implementation=spec.attention,
-            use_safetensors=True,  # a pickle can run code
-            trust_remote_code=False,
-        )
-    model = keep_differentiable(model) if precision == "nf4" else model.to(default_device())
-    return model.eval()
+        model = AutoModelForCausalLM.from_pretrained(**weights_location(spec), **options)
+    return (keep_differentiable(model) if precision == "nf4" else model.to(default_device())).eval()
 
 
 def keep_differentiable(model):
@@ -104,58 +88,34 @@ def check_adapter(adapter: Path, spec: ModelSpec) -> str:
     trained_on = (config.get("base_model_name_or_path"), config.get("revision"))
     if trained_on != (spec.id, spec.revision):
         raise ValueError(f"{adapter} was trained on {trained_on}, model {spec.name!r} is {(spec.id, spec.revision)}")
-    if (adapter / "base.json").is_file():
-        _check_record(adapter, json.loads((adapter / "base.json").read_text(encoding="utf-8")), spec)
+    if (adapter / "base.json").is_file():  # what finetune.save_adapter noted of adapter and base
+        record = json.loads((adapter / "base.json").read_text(encoding="utf-8"))
+        if record["precision"] != spec.precision:
+            raise ValueError(f"{adapter} was trained on {record['precision']} weights, {spec.name!r} is {spec.precision}")
+        if record.get("sha256") and spec.sha256 and record["sha256"] != spec.sha256:
+            raise ValueError(f"{adapter} was trained on weights {record['sha256'][:12]}…, {spec.name!r} has {spec.sha256[:12]}…")
+        written = record.get("files", {}).items()
+        if changed := [n for n, digest in written if not (adapter / n).is_file() or file_sha256(adapter / n) != digest]:
+            raise ValueError(f"{adapter}: {', '.join(changed)} changed after it was written: run notebook 03 again")
     return file_sha256(adapter / "adapter_model.safetensors")
 
 
-def _check_record(adapter: Path, record: dict[str, Any], spec: ModelSpec) -> None:
-    """Hold an adapter against what `adapters.save_adapter` noted of it and of its base."""
-    if record["precision"] != spec.precision:
-        raise ValueError(f"{adapter} was trained on {record['precision']} weights, {spec.name!r} is {spec.precision}")
-    if record.get("sha256") and spec.sha256 and record["sha256"] != spec.sha256:
-        raise ValueError(f"{adapter} was trained on weights {record['sha256'][:12]}…, {spec.name!r} has {spec.sha256[:12]}…")
-    written = record.get("files", {})
-    changed = [n for n, digest in written.items() if not (adapter / n).is_file() or file_sha256(adapter / n) != digest]
-    if changed:
-        raise ValueError(f"{adapter}: {', '.join(changed)} changed after it was written: run notebook 03 again")
-
-
-def _with_precision(spec: ModelSpec, wanted: Precision):
-    """Weights as trained, then cast: an nf4 model is dequantised, so that it stays the model that was tuned."""
-    import torch
-
-    model = load_base(spec, spec.precision if spec.precision == "nf4" else wanted)
-    if spec.precision != "nf4" or wanted == "nf4":
-        return model, wanted
-    model = model.dequantize().to(getattr(torch, DTYPES[wanted]))
-    return model, f"nf4 dequantised to {wanted}"
-
-
-def _served(spec: ModelSpec, adapter: Path | str | None, purpose: Purpose) -> LoadedModel:
-    """A model on a server: the base under its id, a tuned one as `<name>-fine-tuned`, its adapter checked here."""
-    from parliabench_utils.models.backends import ServerModel
-
-    _refuse_unchecked(spec)
-    if purpose != "generate" or not spec.server_url:
-        weights_location(spec)  # raises: only generation can be asked of a server
+def _load_elsewhere(spec: ModelSpec, adapter: Path | str | None, purpose: Purpose) -> LoadedModel:
+    """A model that does not run in this process's PyTorch: on a server, or a GGUF file through llama.cpp."""
+    if spec.source == "server":
+        refuse_unchecked(spec)
+    if purpose != "generate" or (spec.source == "server" and not spec.server_url):
+        weights_location(spec)  # raises: they can only generate
+    if spec.source == "gguf":
+        if adapter is not None:
+            raise ValueError(f"model {spec.name!r} is a GGUF file and takes no adapter: leave fine-tuned out of `types`")
+        file = gguf_file(spec)
+        return LoadedModel(GgufModel(file), load_tokenizer(spec), spec, f"{spec.id} gguf {current_sha256(file)[:12]}", "gguf")
     if adapter is not None:
         check_adapter(Path(adapter), spec)
     model = ServerModel(spec.server_url, f"{spec.name}-fine-tuned" if adapter else spec.id)
     model.check()
     return LoadedModel(model, load_tokenizer(spec), spec, f"{model.name} on a server", "server")
-
-
-def _by_llama_cpp(spec: ModelSpec, adapter: Path | str | None, purpose: Purpose) -> LoadedModel:
-    """A GGUF file through llama.cpp; ValueError for an adapter, which would have to be in GGUF too."""
-    from parliabench_utils.models.backends import GgufModel, gguf_file
-
-    if purpose != "generate":
-        weights_location(spec)  # raises
-    if adapter is not None:
-        raise ValueError(f"model {spec.name!r} is a GGUF file and takes no adapter: leave fine-tuned out of `types`")
-    file = gguf_file(spec)
-    return LoadedModel(GgufModel(file), load_tokenizer(spec), spec, f"{spec.id} gguf {current_sha256(file)[:12]}", "gguf")
 
 
 def load_model(
@@ -166,23 +126,24 @@ def load_model(
 ) -> LoadedModel:
     """Load a model for scoring, generating or training; an adapter is merged in memory unless the weights stay 4-bit.
 
-    `precision` overrides `running_precision`. ValueError for an adapter of another base, an unknown precision, or nf4 asked of a
-    bf16 model.
+    `precision` overrides `running_precision`: an nf4 model is then loaded as it was trained and dequantised, so that it stays the
+    model that was tuned. ValueError for an adapter of another base, an unknown precision, or nf4 asked of a bf16 model.
     """
+    import torch
     from peft import PeftModel
 
     spec = as_spec(name_or_spec)
-    if spec.source == "server":
-        return _served(spec, adapter, purpose)
-    if spec.source == "gguf":
-        return _by_llama_cpp(spec, adapter, purpose)
+    if spec.source in ("server", "gguf"):
+        return _load_elsewhere(spec, adapter, purpose)
     wanted = precision or running_precision(spec, purpose)
     if wanted not in (known := get_args(Precision)):
         raise ValueError(f"precision {wanted!r} of {spec.name!r}: expected {', '.join(known)}")
     if wanted == "nf4" and spec.precision != "nf4":
         raise ValueError(f"model {spec.name!r} is {spec.precision}; write another params/models file to run it in nf4")
-    tokenizer = load_tokenizer(spec)
-    model, precision_text = _with_precision(spec, wanted)
+    tokenizer, precision_text = load_tokenizer(spec), wanted
+    model = load_base(spec, spec.precision if spec.precision == "nf4" else wanted)
+    if spec.precision == "nf4" != wanted:
+        model, precision_text = model.dequantize().to(getattr(torch, DTYPES[wanted])), f"nf4 dequantised to {wanted}"
     fingerprint = f"{spec.id}@{weights_identity(spec, model)} {precision_text}"
     if adapter is not None:
         digest = check_adapter(Path(adapter), spec)
@@ -195,13 +156,11 @@ def load_model(
     return LoadedModel(model.eval(), tokenizer, spec, fingerprint, precision_text)
 
 
-NAME = "folded"
-
-
 def folded_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):
     """transformers' attention interface: `query` (B, H, T, D), `key` and `value` (B, G, N, D) → (B, T, H, D), no weights.
 
-    Only single tokens (T = 1) are folded; the prompt is read by the stock function.
+    Stock code repeats the keys and values of a group for each of its heads, which takes most of a step at batch 32. Here the heads of
+    a group stand as queries of one attention, which is the same sum. Only single tokens (T = 1) are folded.
     """
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -220,12 +179,9 @@ def use_folded_attention(model) -> None:
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-    AttentionInterface.register(NAME, folded_attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    model.set_attn_implementation(NAME)
-
-
-WANTED_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.model", "*.txt"]
+    AttentionInterface.register("folded", folded_attention)
+    AttentionMaskInterface.register("folded", sdpa_mask)
+    model.set_attn_implementation("folded")
 
 
 def fetch_model(name: str) -> str:
@@ -236,35 +192,19 @@ def fetch_model(name: str) -> str:
     """
     from huggingface_hub import HfApi, snapshot_download
 
-    file = _parameter_file(name)
-    checkpoint, revision = _hub_id(file)
-    commit = HfApi().model_info(checkpoint, revision=revision).sha
-    snapshot_download(checkpoint, revision=commit, allow_patterns=WANTED_FILES)
-    _pin(file, commit)
-    return commit
-
-
-def _parameter_file(name: str) -> Path:
-    folders = [project_root() / "params" / kind for kind in ("models", "judges")]
-    for folder in folders:
-        if (folder / f"{name}.yaml").is_file():
-            return folder / f"{name}.yaml"
-    known = ", ".join(sorted(file.stem for folder in folders for file in folder.glob("*.yaml")))
-    raise FileNotFoundError(f"no model or judge {name!r}; known: {known}")
-
-
-def _hub_id(file: Path) -> tuple[str, str | None]:
-    values = read_yaml(file)
+    files = {file.stem: file for kind in ("judges", "models") for file in (project_root() / "params" / kind).glob("*.yaml")}
+    if name not in files:
+        raise FileNotFoundError(f"no model or judge {name!r}; known: {', '.join(sorted(files))}")
+    values = read_yaml(files[name])
     values = values["model"] if isinstance(values.get("model"), dict) else values
     if values.get("source") != "hub":
-        raise ValueError(f"{file.name}: nothing to fetch, its weights come from {values.get('source') or values.get('model')}")
-    return values["id"], values.get("revision")
-
-
-def _pin(file: Path, commit: str) -> None:
-    """Replace the value of the one `revision:` line, keeping the file's comments."""
-    text = read_given_text(file)
-    pinned, count = re.subn(r"(?m)^(\s*revision:\s*)\S+", rf"\g<1>{commit}", text)
+        raise ValueError(f"{name}.yaml: nothing to fetch, its weights come from {values.get('source') or values.get('model')}")
+    commit = HfApi().model_info(values["id"], revision=values.get("revision")).sha
+    wanted = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.model", "*.txt"]
+    snapshot_download(values["id"], revision=commit, allow_patterns=wanted)
+    # the value of the one `revision:` line is replaced, so that the file keeps its comments
+    pinned, count = re.subn(r"(?m)^(\s*revision:\s*)\S+", rf"\g<1>{commit}", read_given_text(files[name]))
     if count != 1:
-        raise ValueError(f"{file}: expected one line `revision:`, found {count}")
-    write_text(file, pinned)
+        raise ValueError(f"{files[name]}: expected one line `revision:`, found {count}")
+    write_text(files[name], pinned)
+    return commit

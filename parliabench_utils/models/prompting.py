@@ -49,16 +49,17 @@ class Example:
     n_prompt: int
 
 
-def context_block(row: Row) -> str:
-    """The five context lines. KeyError names the field that a row lacks; a null prints as "Unknown"."""
-    return "\n".join(f"{label}: {row[key] or 'Unknown'}" for label, key in CONTEXT_FIELDS.items())
-
-
 def instruction(row: Row) -> str:
     """A prompt row's own instruction; of a speech, the questions that it answers, or the generic instruction."""
     if row.get("instruction"):
         return str(row["instruction"])
     return "\n".join(row.get("Prompts") or []) or GENERIC_INSTRUCTION
+
+
+def question(row: Row) -> str:
+    """The user's text: five context lines and the instruction. KeyError names a field that a row lacks; a null is "Unknown"."""
+    context = "\n".join(f"{label}: {row[key] or 'Unknown'}" for label, key in CONTEXT_FIELDS.items())
+    return f"Context:\n{context}\n\nInstruction: {instruction(row)}"
 
 
 def system_text(purpose: Purpose, min_words: int | None = None, max_words: int | None = None) -> str:
@@ -70,10 +71,6 @@ def system_text(purpose: Purpose, min_words: int | None = None, max_words: int |
     return GENERATION_SYSTEM.format(min_words=min_words, max_words=max_words)
 
 
-def _question(row: Row) -> str:
-    return f"Context:\n{context_block(row)}\n\nInstruction: {instruction(row)}"
-
-
 def messages(spec: ModelSpec, row: Row, purpose: Purpose, examples: Sequence[Row] = (), **limits: int) -> list[dict[str, str]]:
     """System and user message of a row; one user message where the family has no system role (Gemma 2).
 
@@ -81,14 +78,31 @@ def messages(spec: ModelSpec, row: Row, purpose: Purpose, examples: Sequence[Row
     """
     turns = []
     for example in reversed(examples):
-        turns.append({"role": "user", "content": _question(example)})
+        turns.append({"role": "user", "content": question(example)})
         turns.append({"role": "assistant", "content": example["Speech"].strip()})
-    turns.append({"role": "user", "content": _question(row)})
+    turns.append({"role": "user", "content": question(row)})
     system = system_text(purpose, **limits)
     if spec.system_role:
         return [{"role": "system", "content": system}, *turns]
-    first = turns[0] | {"content": f"{system}\n\n{turns[0]['content']}"}
-    return [first, *turns[1:]]
+    return [turns[0] | {"content": f"{system}\n\n{turns[0]['content']}"}, *turns[1:]]
+
+
+@lru_cache(maxsize=8)
+def special_tokens(tokenizer) -> tuple[str, ...]:
+    """The texts that the tokenizer turns into control tokens."""
+    return tuple(token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
+
+
+def _rendered(tokenizer, turns: list[dict[str, str]], open_answer: bool) -> str:
+    """The turns in the chat format; a space after the first character of every control token that a text spells: it stays text."""
+    harmless = []
+    for turn in turns:
+        text = turn["content"]
+        for token in special_tokens(tokenizer):
+            if token in text:
+                text = text.replace(token, f"{token[0]} {token[1:]}")
+        harmless.append(turn | {"content": text})
+    return tokenizer.apply_chat_template(harmless, tokenize=False, add_generation_prompt=open_answer)
 
 
 def render_prompt(
@@ -98,33 +112,13 @@ def render_prompt(
 
     Text from the corpus that spells a special token is broken up first, so that it cannot open another turn.
     """
-    return tokenizer.apply_chat_template(
-        [m | {"content": defuse(tokenizer, m["content"])} for m in messages(spec, row, purpose, examples, **limits)],
-        tokenize=False,
-        add_generation_prompt=True,
-    )
+    return _rendered(tokenizer, messages(spec, row, purpose, examples, **limits), open_answer=True)
 
 
 def render_example(spec: ModelSpec, tokenizer, row: Row) -> str:
     """A whole training text: the prompt, the speech and the family's end of turn."""
     turns = [*messages(spec, row, "train"), {"role": "assistant", "content": row["Speech"].strip()}]
-    return tokenizer.apply_chat_template(
-        [m | {"content": defuse(tokenizer, m["content"])} for m in turns], tokenize=False, add_generation_prompt=False
-    )
-
-
-@lru_cache(maxsize=8)
-def special_tokens(tokenizer) -> tuple[str, ...]:
-    """The texts that the tokenizer turns into control tokens."""
-    return tuple(token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
-
-
-def defuse(tokenizer, text: str) -> str:
-    """`text` with a space after the first character of every control token that it spells: it stays text."""
-    for token in special_tokens(tokenizer):
-        if token in text:
-            text = text.replace(token, f"{token[0]} {token[1:]}")
-    return text
+    return _rendered(tokenizer, turns, open_answer=False)
 
 
 def encode(tokenizer, text: str) -> list[int]:

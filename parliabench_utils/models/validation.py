@@ -11,10 +11,13 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
+
+from parliabench_utils.models.embeddings import SentenceEncoder
+from parliabench_utils.models.prompting import GENERIC_INSTRUCTION, instruction
 
 # 27 markers, as many as the paper's project page counts; which ones it does not print.
 SPECIAL_TOKENS = (
@@ -103,26 +106,15 @@ class ValidationSettings:
 
 def validation_settings(p: Any) -> ValidationSettings:
     """The thresholds among notebook 04's parameters, with the encoder of the semantic check."""
-    from parliabench_utils.models.embeddings import SentenceEncoder
-
-    return ValidationSettings(
-        min_words=p.min_words,
-        max_words=p.max_words,
-        min_similarity=p.min_similarity,
-        max_other_language=p.max_other_language,
-        max_word_run=p.max_word_run,
-        max_phrase_run=p.max_phrase_run,
-        max_openings=p.max_openings,
-        encoder=SentenceEncoder(p.encoder),
-    )
+    named = ("min_words", "max_words", "min_similarity", "max_other_language", "max_word_run", "max_phrase_run", "max_openings")
+    return ValidationSettings(**{name: getattr(p, name) for name in named}, encoder=SentenceEncoder(p.encoder))
 
 
 def template_leakage(speech: str, settings: ValidationSettings) -> bool:
     """A special token of the model or of any family, one of 27 markers, or a line that is a label or a role."""
     speech = html.unescape(speech)
-    if any(marker in speech for marker in (*MARKERS, *settings.own_tokens)):
-        return True
-    return bool(TOKENS.search(speech) or ROLE_LINE.search(speech) or LABEL_LINE.search(speech))
+    spelt = any(marker in speech for marker in (*MARKERS, *settings.own_tokens))
+    return spelt or any(pattern.search(speech) for pattern in (TOKENS, ROLE_LINE, LABEL_LINE))
 
 
 def own_tokens(tokenizer: Any) -> tuple[str, ...]:
@@ -154,11 +146,6 @@ def not_english(speech: str, settings: ValidationSettings) -> bool:
     return 1 - dict(_language_model().rank(speech))["en"] > settings.max_other_language
 
 
-def words_of(speech: str) -> list[str]:
-    """Lower-case words without punctuation."""
-    return [word.lower() for word in WORD.findall(speech)]
-
-
 def longest_run(words: list[str], size: int) -> int:
     """How many times the same `size` words stand running, at most, anywhere in the text."""
     best, equal = 1, 0
@@ -171,17 +158,13 @@ def longest_run(words: list[str], size: int) -> int:
 def counts_up(words: list[str], most: int) -> bool:
     """More than `most` whole numbers in a row, each one more than the last ("1. … 2. …" or "1, 2, 3")."""
     numbers = [int(word) for word in words if word.isdecimal() and len(word) < 5]
-    run = 1
-    for before, after in pairwise(numbers):
-        run = run + 1 if after == before + 1 else 1
-        if run > most:
-            return True
-    return False
+    steps = [after == before + 1 for before, after in pairwise(numbers)]
+    return any(all(steps[i : i + most]) for i in range(len(steps) - most + 1))
 
 
 def repetition(speech: str, settings: ValidationSettings) -> bool:
     """A word or phrase said again and again running, seven words that come back too often, or counting."""
-    words = words_of(speech)
+    words = [word.lower() for word in WORD.findall(speech)]
     if longest_run(words, 1) > settings.max_word_run or counts_up(words, settings.max_counting):
         return True
     phrases = list(zip(*(words[i:] for i in range(7)), strict=False))
@@ -232,8 +215,6 @@ def prompt_text(prompt: Mapping[str, Any]) -> str:
 
     A sentence is nearer to speeches, and farther from anything else, than the bare fields are (benchmarks/README.md).
     """
-    from parliabench_utils.models.prompting import GENERIC_INSTRUCTION, instruction
-
     asked = instruction(prompt)
     about = ", ".join(prompt[name] for name in ("Section", "Topic") if prompt[name])
     text = f"A speech in the {prompt['House']} on {about}, by a {prompt['Party']} member"
@@ -256,7 +237,5 @@ def validate_speech(speech: str, prompt: Mapping[str, Any] | None = None, settin
     """
     settings = settings or ValidationSettings()
     if settings.similarity is None and prompt is not None and settings.encoder is not None:
-        from dataclasses import replace
-
         settings = replace(settings, similarity=similarity_to_prompt([speech], [prompt], settings.encoder)[0])
     return [check.__name__ for check in CHECKS if check(speech, settings)]

@@ -24,7 +24,8 @@ import pandas as pd
 
 from parliabench_utils.metrics.judge import speeches_of
 from parliabench_utils.metrics.judge_prompts import DIMENSIONS, JudgeSpec, read_judge_spec, rubric_lines
-from parliabench_utils.results.robustness import absolute_icc, bootstrap_items, ordinal_alpha, pair_agreement, quadratic_kappa
+from parliabench_utils.metrics.judge_trust import absolute_icc, bootstrap_items, ordinal_alpha, pair_agreement, quadratic_kappa
+from parliabench_utils.results.scores import PUBLISHED, SET, imported_scores, read_judgements
 from parliabench_utils.run.artefacts import (
     Row,
     csv_text,
@@ -69,9 +70,14 @@ def write_annotation(folder: Path, judge: str, n_speeches: int, points: int, see
 
 def _sample(folder: Path, n_speeches: int, seed: int) -> list[Row]:
     files = sorted((folder / "04_generate").glob("*/*/shard-*.jsonl"))
-    check_inputs("annotate", [folder / "02_dataset/prompts.jsonl", *files], folder)
-    sets = sorted({file.parent for file in files})
-    spoken = [{s["prompt_id"]: s for s in speeches_of(folder, s.parent.name, s.name)} for s in sets]
+    imported = imported_scores(folder)
+    check_inputs("annotate", [folder / "02_dataset/prompts.jsonl", *files] if imported is None else [folder / PUBLISHED], folder)
+    sets = sorted({(file.parent.parent.name, file.parent.name) for file in files})
+    said = [speeches_of(folder, *pair) for pair in sets]
+    if imported is not None:
+        sets, parts = zip(*imported.dropna(subset=["generated_speech"]).groupby(SET), strict=True)
+        said = [part.to_dict("records") for part in parts]
+    spoken = [{row["prompt_id"]: row for row in rows} for rows in said]
     shared = sorted(set.intersection(*map(set, spoken))) if spoken else []
     per_set = n_speeches // max(len(sets), 1)
     if not 0 < per_set <= len(shared):
@@ -259,6 +265,10 @@ def _score(text: str, where: str, points: int, problems: list[str]) -> float | N
 
 def _judge_scores(folder: Path, judge: str, key: pd.DataFrame) -> pd.DataFrame:
     parts = []
+    if (folder / PUBLISHED).is_dir():
+        check_inputs("annotate", [folder / PUBLISHED], folder)
+        parts = [read_judgements(folder, judge, key[SET].itertuples(index=False, name=None))]
+        key = key.iloc[:0]
     for model, kind in key[["model", "type"]].drop_duplicates().itertuples(index=False):
         file = folder / "07_judge" / judge / model / f"{kind}.jsonl"
         if not file.exists():

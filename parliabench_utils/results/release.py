@@ -1,18 +1,13 @@
-"""What a run hands on: the generated speeches in the paper's format with a card, and representative ones (notebook 09).
+"""What is handed on, and what is read from others: generated speeches in the paper's format (section 3.3; notebooks 08 and 09).
 
     scores = with_composite(pd.read_parquet(this_run.folder / "08_statistics/scores.parquet"), "run")
     write_release(this_run.folder, scores, names)
 
-`release/generated.jsonl` has the training data's keys and, as section 3.3 names them, Model, Type, Generated Speech and
-Evaluation Scores; keys in small letters are ours. `representative.jsonl` has the same keys and `role`.
-
-The authors' generated speeches (JSONL, section 3.3) as a score frame, and as a run on which 08 and 09 work alone.
-
     python -m parliabench_utils import-published generated.jsonl --run published
     python -m parliabench_utils run 08_statistics --profile paper --run published
 
-A line has the training data's keys (Party, Topic, Political Orientation, Section, House, Prompts) and Model, Type, Generated
-Speech and Evaluation Scores, the last an object of metric name and value. Our own `release/generated.jsonl` has the same keys.
+A line has the training data's keys (Party, Topic, Political Orientation, Section, House, Speech, Prompts) and Model, Type,
+Generated Speech and Evaluation Scores, an object of metric name and value; keys in small letters are ours.
 """
 
 import hashlib
@@ -28,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS, Metric
-from parliabench_utils.results.scores import SET, generated
+from parliabench_utils.results.scores import PROMPT_COLUMNS, PUBLISHED, SET, SPEECH_COLUMNS, generated, imported_scores
 from parliabench_utils.results.statistics import speech_difficulty
 from parliabench_utils.run.artefacts import (
     PLAIN_NUMBER,
@@ -37,13 +32,12 @@ from parliabench_utils.run.artefacts import (
     parse_row,
     printable,
     read_jsonl,
-    write_csv,
     write_json,
     write_jsonl,
     write_parquet,
     write_text,
 )
-from parliabench_utils.run.params import plain_name, read_given_text, read_profile
+from parliabench_utils.run.params import plain_name, read_given_text
 from parliabench_utils.run.project import project_root
 from parliabench_utils.run.record import file_hash, vouch_for_import
 
@@ -58,43 +52,8 @@ AI_GENERATED = (
     "Every `Generated Speech` was written by a language model. No member said it, whatever party it is written for; do not pass it "
     "off as a real speech. `Speech` is the speech that the corpus has in its place."
 )
-_CARD = """---
-license: cc-by-4.0
-language: en
-task_categories: [text-generation]
-tags: [ai-generated, synthetic, parliament]
-configs:
-- config_name: generated
-  data_files: generated.jsonl
-- config_name: representative
-  data_files: representative.jsonl
----
-
-# Generated speeches of the ParliaBench run {run}
-
-> **AI-generated.** {mark}
-
-## Before you use the numbers
-{warnings}
-
-## Speeches
-{counts}
-`compared` says which of them the tables count.
-
-## Models
-{models}
-## Evaluation Scores
-{metrics}
-A score is null where it is undefined or where the judge gave none. Self-BLEU was taken among the compared speeches only.
-
-## Representative speeches
-{rule}
-
-## Files
-{files}
-Parliamentary text: ParlaMint (CC BY 4.0, CLARIN), contains Parliamentary information licensed under the Open Parliament Licence
-v3.0; or, in the demo, the embedded invented debates.
-"""
+RELEASED = ("Model", "Type", "Generated Speech", "Evaluation Scores", "ai_generated", "prompt_id", "variant", "speech_id")
+RELEASED += ("instruction", "compared", "composite")
 
 
 def with_composite(scores: pd.DataFrame, how: str) -> pd.DataFrame:
@@ -105,16 +64,12 @@ def with_composite(scores: pd.DataFrame, how: str) -> pd.DataFrame:
 def representative(scores: pd.DataFrame) -> pd.DataFrame:
     """Best, median and worst generated speech of each model and type by `RULE`: the rows of `scores` with `role`."""
     known = generated(scores).dropna(subset=["composite"])
-    ordered = known.sort_values(["composite", "prompt_id", "variant"], kind="stable")
-    parts = []
-    for _, part in ordered.groupby(SET, sort=False):
+    ordered, parts = known.sort_values(["composite", "prompt_id", "variant"], kind="stable"), []
+    for pair in scores[SET].drop_duplicates().to_numpy().tolist():
+        part = ordered[(ordered[SET] == pair).all(axis=1)]
         places = {"best": len(part) - 1, "median": (len(part) - 1) // 2, "worst": 0}
-        parts.append(part.iloc[[places[role] for role in ROLES]].assign(role=ROLES))
-    if not parts:
-        return known.assign(role="")
-    order = scores[SET].drop_duplicates().reset_index(drop=True).reset_index(names="_set")
-    chosen = pd.concat(parts).merge(order, on=SET, how="left")
-    return chosen.sort_values("_set", kind="stable").drop(columns="_set").reset_index(drop=True)
+        parts += [part.iloc[[places[role] for role in ROLES]].assign(role=ROLES)] if len(part) else []
+    return pd.concat(parts, ignore_index=True) if parts else known.assign(role="")
 
 
 def write_release(
@@ -129,46 +84,39 @@ def write_release(
     spoken = generated(scores).dropna(subset=["generated_speech"])
     write_jsonl(target / "generated.jsonl", _rows(spoken, names, originals))
     chosen = representative(scores)
-    rows = _rows(chosen, names, originals)
-    write_jsonl(target / "representative.jsonl", ({"role": r} | row for r, row in zip(chosen["role"], rows, strict=True)))
+    rows = zip(chosen["role"], _rows(chosen, names, originals), strict=True)
+    write_jsonl(target / "representative.jsonl", ({"role": role} | row for role, row in rows))
     write_text(target / "README.md", _card(folder, spoken, names, models, warnings))
     return target
 
 
 def _originals(folder: Path) -> dict[str, dict[str, Any]]:
-    """By prompt: the test set's speech that was given in its place, as the paper's keys and `speech_id`."""
+    """By prompt: the test set's speech that was given in its place, with the paper's keys and `speech_id`."""
+    if (imported := imported_scores(folder)) is not None:
+        rows = imported.drop_duplicates("prompt_id").assign(Speech="", speech_id=imported["prompt_id"])
+        return {row["prompt_id"]: row | {"Prompts": []} for row in rows.to_dict("records")}
     speeches = {row["speech_id"]: row for row in read_jsonl(folder / "02_dataset/test.jsonl")}
     prompts = {row["prompt_id"]: row["speech_id"] for row in read_jsonl(folder / "02_dataset/prompts.jsonl")}
-    stray = sorted(set(prompts.values()) - set(speeches))
-    if stray:
+    if stray := sorted(set(prompts.values()) - set(speeches)):
         raise ValueError(f"02_dataset/prompts.jsonl names speeches that test.jsonl lacks: {stray[:3]}; run 02 again")
-    keys = (*PAPER_KEYS, "speech_id")
-    return {prompt: {key: speeches[speech][key] for key in keys} for prompt, speech in prompts.items()}
+    return {prompt: speeches[speech] for prompt, speech in prompts.items()}
 
 
 def _rows(scores: pd.DataFrame, names: Mapping[str, str], originals: Mapping[str, dict]) -> Iterator[dict[str, Any]]:
     for row in scores.to_dict("records"):
-        yield {key: originals[row["prompt_id"]][key] for key in PAPER_KEYS} | {
-            "Model": names[row["model"]],
-            "Type": row["type"],
-            "Generated Speech": row["generated_speech"],
-            "Evaluation Scores": {metric.name: row[metric.column] for metric in METRICS},
-            "ai_generated": True,
-            "prompt_id": row["prompt_id"],
-            "variant": row["variant"],
-            "speech_id": originals[row["prompt_id"]]["speech_id"],
-            "instruction": row["instruction"],
-            "compared": row["compared"],
-            "composite": row["composite"],
-        }
+        original = originals[row["prompt_id"]]
+        values = {metric.name: row[metric.column] for metric in METRICS}
+        row |= {"Model": names[row["model"]], "Type": row["type"], "Generated Speech": row["generated_speech"]}
+        row |= {"Evaluation Scores": values, "ai_generated": True, "speech_id": original["speech_id"]}
+        yield {key: original[key] for key in PAPER_KEYS} | {key: row[key] for key in RELEASED}
 
 
 def _card(folder: Path, spoken: pd.DataFrame, names: Mapping[str, str], models: pd.DataFrame, warnings: Sequence[str]) -> str:
     counts = spoken.groupby(SET, sort=False)["compared"].agg(speeches="size", compared="sum").reset_index()
-    better = {True: "higher", False: "lower"}
-    metrics = [[m.name, m.category, better[m.higher_is_better], m.section] for m in METRICS]
+    metrics = [[m.name, m.category, "higher" if m.higher_is_better else "lower", m.section] for m in METRICS]
     files = [[n, file_hash(folder / "release" / n)] for n in ("generated.jsonl", "representative.jsonl")]
-    return _CARD.format(
+    card = (Path(__file__).parent / "templates/release_card.md").read_text(encoding="utf-8")
+    return card.format(
         run=folder.name,
         mark=AI_GENERATED,
         warnings="\n".join(f"- {markdown_text(warning)}" for warning in warnings) or "- Nothing that the run noticed.",
@@ -184,17 +132,8 @@ def _table(frame: pd.DataFrame) -> str:
     return markdown_table(frame.columns, frame.itertuples(index=False))
 
 
-def normalisation_of(folder: Path) -> str:
-    """How notebook 08 normalised the metrics of this run, from its manifest. Raises FileNotFoundError before 08 has run."""
-    return _parameter_of_08(folder, "normalisation")
-
-
-def estimand_of(folder: Path) -> str:
-    """What the means of notebook 08 are means of (`cells.ESTIMANDS`), from its manifest; errors as in `normalisation_of`."""
-    return _parameter_of_08(folder, "estimand")
-
-
-def _parameter_of_08(folder: Path, name: str) -> str:
+def parameter_of_08(folder: Path, name: str) -> str:
+    """A parameter of notebook 08 (`normalisation`, `estimand`) from the run's manifest. FileNotFoundError before 08 has run."""
     path = folder / "manifests/08_statistics.json"
     if not path.exists():
         raise FileNotFoundError(f"{folder.name} has no manifest of 08_statistics: run 08_statistics first")
@@ -203,13 +142,7 @@ def _parameter_of_08(folder: Path, name: str) -> str:
 
 CONTEXT = ["Party", "Topic", "Political Orientation", "Section", "House"]
 REQUIRED = [*CONTEXT, "Model", "Type", "Generated Speech", "Evaluation Scores"]
-FAMILIES = {
-    "llama": "llama-3.1-8b",
-    "gemma": "gemma-2-9b",
-    "mistral": "mistral-7b-v0.3",
-    "qwen": "qwen2-7b",
-    "yi": "yi-6b",
-}
+FAMILIES = {"llama": "llama-3.1-8b", "gemma": "gemma-2-9b", "mistral": "mistral-7b-v0.3", "qwen": "qwen2-7b", "yi": "yi-6b"}
 LONGEST_LABEL = 500  # characters of a party, topic, section, House or model's name
 TYPES = {"baseline": "baseline", "base": "baseline", "finetuned": "fine-tuned"}
 # Other spellings of our metrics' names and columns, in small letters without marks.
@@ -222,7 +155,7 @@ SPELLINGS = {
 
 
 def load_published(path: Path) -> pd.DataFrame:
-    """One row a speech, the columns of `scores.parquet`: prompt_id, variant, model, type, context, text and metrics.
+    """One row a speech: prompt_id, variant, model, type, context, text and metrics.
 
     The prompt's id is the file's, else made from context and prompts; the k-th speech of a model and type to one prompt is
     matched with the k-th of the others. Missing scores are NaN, the judge's -1 ("no score") too. `attrs["ignored"]` counts
@@ -260,20 +193,20 @@ def _refuse_contradictions(frame: pd.DataFrame, path: Path) -> None:
 
 
 def _row(record: dict[str, Any], where: str, ignored: Counter) -> dict[str, Any]:
-    missing = [key for key in REQUIRED if key not in record]
-    if missing:
+    if missing := [key for key in REQUIRED if key not in record]:
         raise ValueError(f"{where}: no {', '.join(missing)}; a line needs {', '.join(REQUIRED)}")
-    text = _text(record["Generated Speech"] or None, f"{where}: Generated Speech", none=True)
-    row = {"prompt_id": _prompt_id(record, where), "variant": _variant(record.get("variant"), where)}
+    said, variant = record["Generated Speech"], record.get("variant")
+    text = _text(said, f"{where}: Generated Speech") if said else None
+    if variant is not None and (type(variant) is not int or variant < 0):
+        raise ValueError(f"{where}: variant {variant!r:.60} is no whole number from 0 on")
+    row = {"prompt_id": _prompt_id(record, where), "variant": variant or 0}
     row |= {"model": _model(record["Model"], where), "type": _type(record["Type"], where), "generated_speech": text}
     row |= {key: _label(record[key], f"{where}: {key}") for key in CONTEXT} | {"instruction": _instruction(record, where)}
     row |= {"given_model": str(record["Model"]), "given_id": bool(record.get("prompt_id"))}
     return row | {"n_words": len((text or "").split())} | _scores(record["Evaluation Scores"], where, ignored)
 
 
-def _text(value: object, where: str, none: bool = False) -> str | None:
-    if value is None and none:
-        return None
+def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{where} is no text: {value!r:.60}")
     if re.search("[\ud800-\udfff]", value):
@@ -287,12 +220,6 @@ def _label(value: object, where: str) -> str:
     if text != printable(text) or "\n" in text or "\t" in text or len(text) > LONGEST_LABEL:
         raise ValueError(f"{where}: {text!r:.60} is no name (one line, no control characters, at most {LONGEST_LABEL})")
     return text
-
-
-def _variant(value: object, where: str) -> int:
-    if value is not None and (type(value) is not int or value < 0):
-        raise ValueError(f"{where}: variant {value!r:.60} is no whole number from 0 on")
-    return value or 0
 
 
 def _prompt_id(record: dict[str, Any], where: str) -> str:
@@ -323,8 +250,7 @@ def _model(name: object, where: str) -> str:
     if name in {file.stem for file in (project_root() / "params/models").glob("*.yaml")}:
         return name
     parts = re.findall(r"[a-z]+", name.lower())
-    found = [model for family, model in FAMILIES.items() if family in parts]
-    if len(found) != 1:
+    if len(found := [model for family, model in FAMILIES.items() if family in parts]) != 1:
         raise ValueError(f"{where}: model {name!r} is none of {', '.join(FAMILIES)} and has no file in params/models")
     return found[0]
 
@@ -371,86 +297,39 @@ def _score(value: object, metric: Metric, where: str) -> float:
 
 
 def import_published(path: Path, folder: Path) -> pd.DataFrame:
-    """Write the speeches of `path` in the layout of stages 01 to 07 under `folder`, which must be new; returns the score frame.
+    """Write the speeches of `path` as one score frame, `published/scores.parquet`, and `published/settings.json` beside it.
 
-    A prompt to which a model and type say nothing gets a row without a speech, as 04 writes it. There are no human speeches,
-    no training set and no adapters in such a run, and its files say so by being empty. The folder gets its name when it is whole.
+    08 and 09 read these two instead of stages 01 to 07. `folder` must be new and gets its name when it is whole. Returns what
+    `load_published` read.
     """
     if folder.exists():
         raise ValueError(f"{folder} is there already: give the run another name or remove it")
     scores = load_published(path)
+    frame = _score_frame(scores)
+    silent = frame.groupby(["prompt_id", *SET])["generated_speech"].count().groupby("prompt_id").min() == 0
+    read_by_08 = {"Self-BLEU": {"group": PUBLISHED, "max_n": 4}}
+    settings = {"source": path.name, "kept": sorted(silent.index[~silent]), "settings": read_by_08}
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
         whole = Path(name) / folder.name
-        _write_run(whole, scores, path.name)
+        write_parquet(whole / "published/scores.parquet", frame)
+        write_json(whole / "published/settings.json", settings)
         vouch_for_import(whole, path)
         whole.rename(folder)
     return scores
 
 
-def _write_run(folder: Path, scores: pd.DataFrame, source: str) -> None:
-    prompts = scores.drop_duplicates("prompt_id").sort_values("prompt_id")
-    write_jsonl(folder / "02_dataset/prompts.jsonl", _prompt_rows(prompts))
-    write_jsonl(folder / "02_dataset/test.jsonl", _test_rows(prompts))
-    write_jsonl(folder / "02_dataset/train.jsonl", [])
-    for stage in ("01_ingest", "02_dataset"):
-        write_csv(folder / stage / "dropped.csv", pd.DataFrame(columns=["id", "rule", "text"]))
-    write_parquet(folder / "01_ingest/speeches.parquet", pd.DataFrame({"speech_id": [], "text": []}, dtype=str))
-    write_text(folder / "03_finetune/README.md", f"Nothing was trained: speeches were read from {markdown_text(source)}.\n")
-    for (model, kind), part in scores.groupby(SET, sort=False):
-        silent = prompts.loc[~prompts["prompt_id"].isin(part["prompt_id"]), ["prompt_id"]]
-        silent = silent.assign(variant=0, model=model, type=kind, generated_speech=None, n_words=0)
-        _write_set(folder, model, kind, pd.concat([part, silent]).sort_values(["prompt_id", "variant"]))
-    answered = scores.dropna(subset=["generated_speech"]).groupby("prompt_id")[SET].apply(lambda p: len(p.drop_duplicates()))
-    kept = sorted(answered.index[answered == len(scores[SET].drop_duplicates())])
-    write_json(folder / "04_generate/summary/kept_prompts.json", {"kept": kept, "left_out": {}})
-    none = pd.DataFrame(columns=["model", "type", "attempt", "reason", "count", "share"])
-    write_csv(folder / "04_generate/summary/failures.csv", none)
-
-
-def _prompt_rows(prompts: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in prompts.to_dict("records"):
-        context = f"{row['Party']} / {row['Topic']} / {row['House']}"
-        ids = {"prompt_id": row["prompt_id"], "speech_id": row["prompt_id"], "context_id": context}
-        unknown = {"weight": 1.0, "shard": 0, "sitting_id": None, "speaker_id": None, "date": None, "cap_topic": None}
-        kind = {"kind": "question" if row["instruction"] else "generic", "instruction": row["instruction"]}
-        yield ids | kind | {key: row[key] for key in CONTEXT} | unknown
-
-
-def _test_rows(prompts: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in prompts.to_dict("records"):
-        unknown = dict.fromkeys(("speaker_id", "sitting_id", "date", "cap_topic"))
-        yield {key: row[key] for key in CONTEXT} | {"Speech": "", "Prompts": []} | {
-            "speech_id": row["prompt_id"], "topic_method": "published", "topic_score": None, "n_words": 0
-        } | unknown  # fmt: skip
-
-
-def _write_set(folder: Path, model: str, kind: str, part: pd.DataFrame) -> None:
-    unknown = {"attempts": 1, "rejections": [], "seed": None, "finish_reason": "published", "trimmed": False}
-    unknown |= {"seconds": 0}
-    keys = ["prompt_id", "variant", "model", "type", "generated_speech", "n_words"]
-    write_jsonl(folder / "04_generate" / model / kind / "shard-0.jsonl", [r | unknown for r in part[keys].to_dict("records")])
-    spoken = part[part["generated_speech"].notna()]
-    computed = [metric.column for metric in METRICS if metric.kind == "computed"]
-    political = ["PSA", "Party Align"]
-    for stage, columns in (
-        ("05_text_metrics", [c for c in computed if c not in political]),
-        ("06_political_alignment", political),
-    ):
-        frame = spoken[["prompt_id", "variant", *columns]]
-        if stage == "06_political_alignment":
-            frame = frame.assign(**{"Party Align deranged": np.nan})
-        write_parquet(folder / stage / model / f"{kind}.parquet", frame.reset_index(drop=True))
-        signatures = dict.fromkeys(columns, "published")
-        if "Self-BLEU" in signatures:
-            signatures["Self-BLEU"] = "Self-BLEU-4|group:prompt|published"
-        write_json(folder / stage / model / f"{kind}.signatures.json", signatures)
-    judge = read_profile("07_judge", "paper")["judge"]
-    rows = spoken.melt(["prompt_id", "variant"], [m.column for m in METRICS if m.kind == "judge"], "dimension", "score")
-    status = {"feedback": "", "raw": "", "prompt_sha256": "", "attempts": 1, "seed": None}
-    records = rows.sort_values(["prompt_id", "variant", "dimension"]).to_dict("records")
-    given = ({"parse_status": "published" if pd.notna(r["score"]) else "missing"} for r in records)
-    write_jsonl(
-        folder / "07_judge" / judge / model / f"{kind}.jsonl",
-        [r | g | status for r, g in zip(records, given, strict=True)],
-    )
+def _score_frame(scores: pd.DataFrame) -> pd.DataFrame:
+    """The rows as `join_scores` has them: what is not published is null, and a set that lacks a prompt has a row without a speech."""
+    metrics = [metric.column for metric in METRICS]
+    prompts = scores.drop_duplicates("prompt_id").sort_values("prompt_id")[["prompt_id", *CONTEXT, "instruction"]]
+    grid = scores[SET].drop_duplicates().sort_values(SET).merge(prompts, how="cross")
+    frame = grid.merge(scores[["prompt_id", "variant", *SET, "generated_speech", "n_words", *metrics]], how="left")
+    frame = frame.fillna({"variant": 0, "n_words": 0}).astype({"variant": int, "n_words": int})
+    frame.loc[frame["generated_speech"].isna(), metrics] = np.nan
+    kind = frame["instruction"].ne("").map({True: "question", False: "generic"})
+    context = frame["Party"] + " / " + frame["Topic"] + " / " + frame["House"]
+    made = {"context_id": context, "kind": kind, "weight": 1.0, "attempts": 1, "finish_reason": PUBLISHED, "trimmed": False}
+    frame = frame.assign(**made, **{"Party Align deranged": np.nan}, **dict.fromkeys(("speaker_id", "sitting_id", "date")))
+    frame = frame.sort_values([*SET, "prompt_id", "variant"], ignore_index=True)
+    return frame[[*SPEECH_COLUMNS, *metrics, "Party Align deranged", *PROMPT_COLUMNS[1:]]]

@@ -25,7 +25,7 @@ from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.models.specs import ModelSpec, as_spec, read_model_spec
 from parliabench_utils.results.figures import DPI
 from parliabench_utils.results.release import representative
-from parliabench_utils.results.scores import HUMAN, SET, SMALL_GROUP, generated, kept_prompts, read_judgements
+from parliabench_utils.results.scores import HUMAN, PUBLISHED, SET, SMALL_GROUP, generated, kept_prompts, read_judgements
 from parliabench_utils.results.statistics import verdict
 from parliabench_utils.results.tables import DASH, MARKS, Table, model_names, number, read_table, set_labels, span
 from parliabench_utils.run.artefacts import printable, read_csv, write_text
@@ -142,14 +142,16 @@ def dropped_rows(folder: Path) -> list[dict[str, str]]:
     """Reasons and counts of what each stage left out."""
     rows = []
     for stage in ("01_ingest", "02_dataset"):
-        frame = read_csv(folder / stage / "dropped.csv", dtype=str)
+        file = folder / stage / "dropped.csv"
+        frame = read_csv(file, dtype=str) if file.exists() else pd.DataFrame(columns=["rule"])  # nothing of an imported run
         rows += [{"stage": stage, "reason": rule, "rows": f"{n:,}"} for rule, n in frame["rule"].value_counts().items()]
     return rows
 
 
 def failures(folder: Path) -> pd.DataFrame:
     """04's failed attempts as its summary counts them."""
-    return _printed_part(read_csv(folder / "04_generate/summary/failures.csv"))
+    file = folder / "04_generate/summary/failures.csv"
+    return _printed_part(read_csv(file) if file.exists() else pd.DataFrame(columns=["model", "type", "reason", "count"]))
 
 
 def checks(folder: Path) -> list[tuple[str, pd.DataFrame, str]]:
@@ -223,10 +225,13 @@ def signatures(folder: Path, sets: Sequence[tuple[str, str]]) -> list[dict[str, 
     """Each metric's signature and whose speeches have it: the settings under which numbers may be compared."""
     found: dict[tuple[str, str], list[str]] = {}
     for stage in ("05_text_metrics", "06_political_alignment"):
-        for model, kind in sets:
+        for model, kind in sets if not (folder / PUBLISHED).is_dir() else ():
             record = json.loads((folder / stage / model / f"{kind}.signatures.json").read_text(encoding="utf-8"))
+            record.pop("settings", None)
             for metric, signature in record.items():
                 found.setdefault((metric, _text(signature)), []).append(f"{model}/{kind}")
+    if not found:
+        return [{"metric": metric.name, "signature": PUBLISHED, "of": "all"} for metric in METRICS]
     return [
         {"metric": metric, "signature": signature, "of": "all" if len(owners) == len(sets) else ", ".join(owners)}
         for (metric, signature), owners in found.items()

@@ -8,26 +8,12 @@ models at once (`mixed_models`). Whom the rule for missing values leaves out, an
 >>> int(found["longest_run"][0]), found["longest_passage"][0]
 (3, 'we shall fight')
 
-Do the metrics agree with each other, do raters agree, and do scores tell human from generated speeches? Figures s3 and s4.
-
-Used by notebooks 07 and 08 and by `annotate`. A judge that is worth its name ranks real speeches above those of a weak model;
-one that cannot is reported as such.
-
-    ordinal_alpha(ratings)                  # ratings: (n_raters, n_items), NaN where a rater left an item out
-    pair_agreement(judge, human, points=10)     # quadratic kappa, ICC(A,1), Kendall's tau of two raters
-
-How far a judge can be believed, in numbers: spread, length, repetition, order, rubric, a second judge, controls.
-
-`metrics.judge_trust` asks; this counts. Notebook 07 writes the numbers as `07_judge/summary/trust_measures.csv`, and as a table to be
-read, which the report shows too, `trust.csv`.
-
-    measures = trust_measures(scores, speeches, asked, second, points=10, second_points=5)
-    trust_display(measures)
+Do the metrics agree with each other, and do scores tell human from generated speeches (`correlations`, `human_preference`;
+Figures s3 and s4)?
 """
 
 import json
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -35,35 +21,30 @@ import numpy as np
 import pandas as pd
 
 from parliabench_utils.metrics import self_bleu as bleu
-from parliabench_utils.metrics.judge_prompts import DIMENSIONS
-from parliabench_utils.metrics.judge_trust import AGAIN, CONTROLS, REVERSED, SHUFFLED
 from parliabench_utils.metrics.speeches import rank_correlations
 from parliabench_utils.metrics.table import METRICS, Metric, is_rounding, settled
-from parliabench_utils.results.scores import HUMAN, SET, cluster_t_test, estimand_weights, generated
+from parliabench_utils.results.scores import HUMAN, PUBLISHED, SET, cluster_t_test, estimand_weights, generated
 from parliabench_utils.results.statistics import BASELINE, TUNED, cliffs_delta, compare
-from parliabench_utils.run.artefacts import Row
 
 COLUMN = "Self-BLEU"
 JOB_COLUMN = "Self-BLEU of the job"  # notebook 05's
-PUBLISHED = "published"  # scores that somebody else computed: they stay as they are
 MANY_GROUPS = 20  # 2^20 ways to change places
 PERMUTATION_COLUMNS = ["model", "difference", "ci_low", "ci_high", "p", "unit", "n_prompts", "n_groups", "draws"]
 
 
 def run_settings(folder: Path, sets: Iterable[tuple[str, str]]) -> tuple[str, int]:
-    """(group, max_n) by which notebook 05 took the Self-BLEU of `sets` (model, type); PUBLISHED where values come from elsewhere.
+    """(group, max_n) by which the Self-BLEU of `sets` (model, type) was taken, as its job wrote it beside the signature.
 
-    ValueError where a signature does not say, and where sets were scored by different settings.
+    The group is PUBLISHED where values come from elsewhere. ValueError where nothing is written, and where sets differ.
     """
+    imported = folder / PUBLISHED / "settings.json"
     found: dict[tuple[str, int], str] = {}
     for model, kind in sets:
-        path = folder / "05_text_metrics" / model / f"{kind}.signatures.json"
-        signature = json.loads(path.read_text(encoding="utf-8"))[COLUMN]
-        match = re.match(r"Self-BLEU-(\d+)\|group:(\w+)", signature)
-        if not match or match[2] not in bleu.GROUP_COLUMNS:
-            raise ValueError(f"no order and group in Self-BLEU's signature {signature!r}: run 05_text_metrics again")
-        group = PUBLISHED if signature.endswith(f"|{PUBLISHED}") else match[2]
-        found.setdefault((group, int(match[1])), f"{model}/{kind}")
+        path = imported if imported.exists() else folder / "05_text_metrics" / model / f"{kind}.signatures.json"
+        used = json.loads(path.read_text(encoding="utf-8")).get("settings", {}).get(COLUMN)
+        if not used:
+            raise ValueError(f"{path.name} of {model} has no settings of Self-BLEU: run 05_text_metrics again")
+        found.setdefault((used["group"], used["max_n"]), f"{model}/{kind}")
     if len(found) > 1:
         raise ValueError(f"05_text_metrics took Self-BLEU by different settings: {found}; run it again with one")
     return next(iter(found))
@@ -328,10 +309,6 @@ def worst_case(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS) -> pd.
     return pd.DataFrame(rows)
 
 
-MIN_FREEDOM = 5  # degrees of freedom; below, no slope is shown
-NOISE = 3  # decimals: what lies below is a processor's rounding, not an opinion
-
-
 def correlations(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS) -> pd.DataFrame:
     """Spearman's rho between all metrics within each generated set, its plain mean over sets: first, second, rho, n, sets.
 
@@ -374,127 +351,6 @@ def _wins(human: pd.DataFrame, rows: pd.DataFrame, metric: Metric) -> np.ndarray
     sides = np.stack([human[metric.column].reindex(rows["prompt_id"]).to_numpy(float), rows[metric.column].to_numpy(float)])
     gap = -np.diff(settled(sides), axis=0)[0]
     return (np.sign(gap if metric.higher_is_better else -gap) + 1) / 2
-
-
-def ordinal_alpha(ratings: np.ndarray) -> float:
-    """Krippendorff's alpha for ordinal ratings (n_raters, n_items), at most 1; NaN with fewer than two values."""
-    import krippendorff
-
-    ratings = np.round(np.asarray(ratings, dtype=float), NOISE)
-    paired = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
-    if np.unique(paired[~np.isnan(paired)]).size < 2:
-        return float("nan")
-    return float(krippendorff.alpha(paired, level_of_measurement="ordinal"))
-
-
-def pair_agreement(first: np.ndarray, second: np.ndarray, points: int) -> dict[str, float]:
-    """Two raters over the same items (n_items,): `n`, `kappa` (quadratic, on whole points), `icc` (A,1), `tau` (Kendall's b).
-
-    NaN where undefined: fewer than three pairs, or (tau, ICC) no spread at all. A constant rater has kappa 0.
-    """
-    from scipy import stats
-
-    both = ~(np.isnan(first) | np.isnan(second))
-    first, second = (np.round(side[both].astype(float), NOISE) for side in (first, second))
-    if first.size < 3:
-        return {"n": int(first.size), "kappa": np.nan, "icc": np.nan, "tau": np.nan}
-    tau = stats.kendalltau(first, second).statistic
-    return {
-        "n": int(first.size),
-        "kappa": quadratic_kappa(first, second, points),
-        "icc": absolute_icc(np.stack([first, second])),
-        "tau": float(tau),
-    }
-
-
-def quadratic_kappa(first: np.ndarray, second: np.ndarray, points: int) -> float:
-    """Cohen's kappa with quadratic weights on 1 to `points`, halves rounded up; NaN where both raters are the same constant."""
-    from sklearn.metrics import cohen_kappa_score
-
-    whole = [np.floor(side + 0.5).astype(int) for side in (first, second)]
-    if len({*whole[0], *whole[1]}) < 2:
-        return float("nan")
-    return float(cohen_kappa_score(*whole, labels=range(1, points + 1), weights="quadratic"))
-
-
-def absolute_icc(ratings: np.ndarray) -> float:
-    """ICC(A,1) of complete ratings (n_raters, n_items): single ratings, absolute agreement; NaN without spread."""
-    import pingouin
-
-    if ratings.shape[1] < 3 or np.ptp(ratings) == 0:
-        return float("nan")
-    rater, item = np.indices(ratings.shape)
-    long = pd.DataFrame({"rater": rater.ravel(), "item": item.ravel(), "score": ratings.ravel()})
-    with np.errstate(divide="ignore", invalid="ignore"):  # other kinds of ICC in the same table are undefined earlier
-        table = pingouin.intraclass_corr(long, targets="item", raters="rater", ratings="score").set_index("Type")
-    return float(table.loc["ICC(A,1)", "ICC"])
-
-
-def bootstrap_items(
-    statistic: Callable[[np.ndarray], float],
-    ratings: np.ndarray,
-    draws: int = 500,
-    seed: int = 42,
-    clusters: Sequence | None = None,
-) -> tuple[float, float]:
-    """95 % interval of a statistic of ratings (n_raters, n_items), items drawn with replacement; NaN with fewer than three.
-
-    Where items were sampled by prompts, `clusters` (n_items,) names them, and whole prompts are drawn: what raters disagree about
-    may be the prompt, and its speeches then say the same. Percentiles are expanded for the number of clusters by Student's t
-    (Hesterberg 2015): plain ones are too narrow where there are few.
-    """
-    from scipy import stats
-
-    labels = np.arange(ratings.shape[1]) if clusters is None else np.asarray(clusters)
-    members = [np.flatnonzero(labels == label) for label in dict.fromkeys(labels.tolist())]
-    n = len(members)
-    if n < 3:
-        return float("nan"), float("nan")
-    chosen = np.random.default_rng(seed).integers(n, size=(draws, n))
-    values = np.array([statistic(ratings[:, np.concatenate([members[c] for c in drawn])]) for drawn in chosen])
-    values = values[~np.isnan(values)]
-    tail = 100 * stats.norm.cdf(np.sqrt(n / (n - 1)) * stats.t.ppf(0.025, n - 1))
-    return tuple(map(float, np.percentile(values, [tail, 100 - tail]))) if values.size else (float("nan"), float("nan"))
-
-
-def share_interval(wins: np.ndarray) -> tuple[float, float, float, int]:
-    """Share of pairs won (1, ties 0.5, lost 0; NaN left out), its 95 % Wilson interval and the number of pairs."""
-    from statsmodels.stats.proportion import proportion_confint
-
-    wins = wins[~np.isnan(wins)]
-    if not wins.size:
-        return float("nan"), float("nan"), float("nan"), 0
-    low, high = proportion_confint(wins.sum(), wins.size, method="wilson")
-    return float(wins.mean()), float(low), float(high), int(wins.size)
-
-
-def length_slope(frame: pd.DataFrame) -> tuple[float, float, float, int]:
-    """Points of `score` for 100 more words with set and prompt held fixed: slope, 95 % interval, n. NaN without freedom.
-
-    `frame` has `score, n_words, set` and `prompt_id`, or in its place `Party, Topic`. Each set has a level of its own, as it may
-    be longer and better than another for other reasons; so has each prompt, and with it party and topic. Ordinary least
-    squares within prompts, errors clustered by prompt.
-    """
-    import statsmodels.api as sm
-
-    data = frame.dropna(subset=["score", "n_words"]).astype({"score": float, "n_words": float})
-    nothing = (float("nan"), float("nan"), float("nan"), len(data))
-    if data.empty:
-        return nothing
-    prompts = "prompt_id" in data
-    context = data.groupby(["prompt_id"] if prompts else ["Party", "Topic"]).ngroup().to_numpy()
-    columns = pd.get_dummies(data["set"], drop_first=True, dtype=float)
-    columns.insert(0, "hundreds", data["n_words"] / 100)
-    columns.insert(0, "score", data["score"])
-    within = columns - columns.groupby(context).transform("mean")
-    y, x = within["score"].to_numpy(), within.drop(columns="score").to_numpy()
-    free = len(data) - len(np.unique(context)) - np.linalg.matrix_rank(x)
-    if free < MIN_FREEDOM or np.linalg.matrix_rank(x) == np.linalg.matrix_rank(x[:, 1:]):
-        return nothing
-    errors = {"groups": context if prompts else np.arange(len(data))}
-    fit = sm.OLS(y, x).fit(cov_type="cluster", cov_kwds=errors, use_t=True)
-    low, high = fit.conf_int()[0]
-    return float(fit.params[0]), float(low), float(high), len(data)
 
 
 ORDERS = (5, 8, 13)  # words; 13 is a usual mark of contamination, 5 still meets set phrases
@@ -571,178 +427,3 @@ def memorisation_summary(found: pd.DataFrame) -> pd.DataFrame:
             row |= {"cliffs_delta": cliffs_delta(human, runs), "p": float(stats.mannwhitneyu(runs, human).pvalue)}
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-SPEECH = ["model", "type", "prompt_id", "variant"]
-NARROW = 0.05  # a spread below this share of the scale is next to a constant
-LENGTH = "points per 100 words, set and prompt fixed"
-# Shares of the scale for 100 words: a judge that surely pays more than the first rewards length, one that surely pays less than
-# the second does not (an equivalence bound); between them there are too few speeches to tell.
-PAYS, BLIND = 0.025, 0.1
-# check -> what a sound judge has
-SOUND = {
-    "mean score": "",
-    "standard deviation": "well above 0",
-    "different scores": "many",
-    "human minus models": "above 0",
-    LENGTH: "0",
-    f"{AGAIN}: standard deviation": "0",
-    f"{AGAIN}: alpha": "1",
-    f"{SHUFFLED}: largest change": "0",
-    f"{REVERSED}: Kendall's tau": "1",
-    f"{REVERSED}: change of the mean": "0",
-    "second judge: quadratic kappa": "1",
-    "second judge: ICC(A,1)": "1",
-    "second judge: Kendall's tau of the sets": "1",
-    **{f"above its control: {name}": "1" for name in CONTROLS},
-}
-
-
-def trust_measures(
-    frame: pd.DataFrame,
-    speeches: dict[tuple[str, str], list[Row]],
-    asked: pd.DataFrame,
-    second: pd.DataFrame,
-    points: int,
-    second_points: int,
-) -> pd.DataFrame:
-    """All checks in long form: `check, dimension, value, low, high, n`; low and high are a 95 % interval where there is one.
-
-    `frame` holds the run's judgements, `asked` and `second` the rows of `trust.jsonl` and `second_judge.jsonl`.
-    """
-    context = [{key: s[key] for key in [*SPEECH, "n_words", "Party", "Topic"]} for rows in speeches.values() for s in rows]
-    frame = frame.merge(pd.DataFrame(context, columns=[*SPEECH, "n_words", "Party", "Topic"]), on=SPEECH, how="left")
-    rows = []
-    for name in DIMENSIONS:
-        own, again, other = (part[part["dimension"] == name] for part in (frame, asked, second))
-        found = _spread(own) | _repeats(own, again, points) | _second(own, other, points, second_points)
-        found |= {f"above its control: {c}": _control(own, again, c) for c, ds in CONTROLS.items() if name in ds}
-        rows += [(check, name, *_filled(found[check])) for check in SOUND if check in found]
-    return pd.DataFrame(rows, columns=["check", "dimension", "value", "low", "high", "n"])
-
-
-def _filled(value: tuple) -> tuple:
-    """(value, low, high, n) of (value, n) or of all four."""
-    return value if len(value) == 4 else (value[0], np.nan, np.nan, value[1])
-
-
-def _spread(own: pd.DataFrame) -> dict[str, tuple]:
-    scores, human = own["score"].dropna(), own["type"] == "human"
-    n = len(scores)
-    return {
-        "mean score": (scores.mean(), n),
-        "standard deviation": (scores.std(), n),
-        "different scores": (float(scores.round(3).nunique()), n),
-        "human minus models": (own.loc[human, "score"].mean() - own.loc[~human, "score"].mean(), n),
-        LENGTH: length_slope(own.assign(set=own["model"] + "/" + own["type"])),
-    }
-
-
-def _both(own: pd.DataFrame, again: pd.DataFrame, check: str) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of the same speeches: the run's own, and under the check."""
-    pairs = own.merge(again[again["check"] == check], on=SPEECH, suffixes=("", "_again"))
-    pairs = pairs.dropna(subset=["score", "score_again"])
-    return pairs["score"].to_numpy(float), pairs["score_again"].to_numpy(float)
-
-
-def _repeats(own: pd.DataFrame, again: pd.DataFrame, points: int) -> dict[str, tuple]:
-    rounds = again[again["check"].str.startswith(AGAIN)].pivot_table(index=SPEECH, columns="check", values="score")
-    table = rounds.join(own.set_index(SPEECH)["score"], how="left").to_numpy(float)  # (n_speeches, rounds)
-    rated = (~np.isnan(table)).sum(axis=1) >= 2  # of one rating there is nothing to compare
-    spreads = np.nanstd(table[rated], axis=1, ddof=1)
-    first, mixed = _both(own, again, SHUFFLED)
-    straight, turned = _both(own, again, REVERSED)
-    turned = points + 1 - turned
-    return {
-        f"{AGAIN}: standard deviation": (_mean(spreads), spreads.size),
-        f"{AGAIN}: alpha": (ordinal_alpha(table.T) if table.size else np.nan, spreads.size),
-        f"{SHUFFLED}: largest change": (np.abs(first - mixed).max() if first.size else np.nan, first.size),
-        f"{REVERSED}: Kendall's tau": (pair_agreement(straight, turned, points)["tau"], straight.size),
-        f"{REVERSED}: change of the mean": (_mean(turned - straight), straight.size),
-    }
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if values.size else np.nan
-
-
-def _second(own: pd.DataFrame, other: pd.DataFrame, points: int, second_points: int) -> dict[str, tuple]:
-    """Agreement with the second judge, its scale stretched to the first's; tau over the sets' means on the same speeches."""
-    if other.empty:
-        return {}
-    pairs = own.merge(other, on=SPEECH, suffixes=("", "_other")).dropna(subset=["score", "score_other"])
-    pairs["score_other"] = 1 + (pairs["score_other"] - 1) * (points - 1) / (second_points - 1)
-    first, second = pairs["score"].to_numpy(float), pairs["score_other"].to_numpy(float)
-    means = pairs.groupby(["model", "type"])[["score", "score_other"]].mean().to_numpy()
-    return {
-        "second judge: quadratic kappa": (quadratic_kappa(first, second, points), len(pairs)),
-        "second judge: ICC(A,1)": (absolute_icc(np.stack([first, second])), len(pairs)),
-        "second judge: Kendall's tau of the sets": (pair_agreement(*means.T, points)["tau"], len(means)),
-    }
-
-
-def _control(own: pd.DataFrame, again: pd.DataFrame, control: str) -> tuple:
-    first, spoilt = _both(own, again, control)
-    return share_interval((np.sign(np.round(first - spoilt, 6)) + 1) / 2)
-
-
-def trust_display(measures: pd.DataFrame) -> pd.DataFrame:
-    """The checks as a table of text: one row a check, what a sound judge has, one column a dimension with its interval, n."""
-    rows = []
-    for check, group in measures.groupby("check", sort=False):
-        cells = {row.dimension: _cell(row) for row in group.itertuples()}
-        n = f"{group['n'].min()}" if group["n"].nunique() == 1 else f"{group['n'].min()}–{group['n'].max()}"
-        rows.append({"check": check, "sound judge": SOUND[check]} | {d: cells.get(d, "") for d in DIMENSIONS} | {"n": n})
-    return pd.DataFrame(rows)
-
-
-def _cell(row) -> str:
-    if np.isnan(row.value):
-        return "—"
-    text = f"{row.value:.0f}" if row.check == "different scores" else f"{row.value:.2f}"
-    return text if np.isnan(row.low) else f"{text} [{row.low:.2f}, {row.high:.2f}]"
-
-
-def verdicts(measures: pd.DataFrame, points: int) -> pd.DataFrame:
-    """One row a dimension: `dimension, passed, failed, undecided` (names of checks).
-
-    Undecided is what could not be measured, or only too coarsely to tell; it is not passed.
-    """
-    rows = []
-    for name in DIMENSIONS:
-        found = measures[measures["dimension"] == name].set_index("check")
-        tests = {check: _passes(check, found.loc[check], points) for check in found.index if _decides(check)}
-        if tests.get(ALPHA):  # a greedy judge repeats itself by construction: it counts against a judge only
-            del tests[ALPHA]
-        names = [[check for check, ok in tests.items() if ok is mark] for mark in (True, False, None)]
-        rows.append({"dimension": name} | {word: "; ".join(checks) for word, checks in zip(WORDS, names, strict=True)})
-    return pd.DataFrame(rows, columns=["dimension", *WORDS])
-
-
-WORDS = ("passed", "failed", "undecided")
-ALPHA = f"{AGAIN}: alpha"
-ENOUGH = dict.fromkeys((f"{REVERSED}: Kendall's tau", "second judge: ICC(A,1)", ALPHA), 0.5)
-
-
-def _decides(check: str) -> bool:
-    """Whether a check speaks for or against a judge; the others only describe."""
-    slope = check.startswith("points per 100 words")
-    return slope or check in ENOUGH or check == "standard deviation" or check.startswith("above its control")
-
-
-def _passes(check: str, row: pd.Series, points: int) -> bool | None:
-    """Whether the judge passes; None where that cannot be told."""
-    if np.isnan(row["value"]):
-        return None
-    if check.startswith("points per 100 words"):
-        return _blind_to_length(row["low"], row["high"], points)
-    if check.startswith("above its control"):
-        return bool(row["low"] > 0.5)
-    return bool(row["value"] >= (NARROW * (points - 1) if check == "standard deviation" else ENOUGH[check]))
-
-
-def _blind_to_length(low: float, high: float, points: int) -> bool | None:
-    pays, blind = (share * (points - 1) for share in (PAYS, BLIND))
-    if low > pays or high < -pays:
-        return False
-    return True if -blind < low and high < blind else None

@@ -23,6 +23,7 @@ from parliabench_utils.run.artefacts import read_jsonl
 
 ID, SET = ["prompt_id", "variant"], ["model", "type"]
 HUMAN = "human"
+PUBLISHED = "published"  # the folder of speeches and scores that somebody else made (`import-published`), and their mark
 SMALL_GROUP = 30  # groups with fewer speeches are marked in tables
 JUDGE_COLUMNS = [metric.column for metric in METRICS if metric.kind == "judge"]
 STRATA = ["Party", "House", "kind"]
@@ -50,13 +51,25 @@ def join_scores(folder: Path, sets: Iterable[tuple[str, str]], judge: str) -> pd
     """Prompts, speeches (04), text metrics (05), political alignment (06) and ratings (07) of all `sets` (model, type).
 
     One row a prompt, variant, model and type; a speech that no attempt produced has null text and scores. Raises
-    FileNotFoundError that names the file and its stage, and ValueError when a score belongs to no speech.
+    FileNotFoundError that names the file and its stage, and ValueError when a score belongs to no speech. Of an imported run the
+    frame that was imported.
     """
+    if (imported := imported_scores(folder)) is not None:
+        parts = {pair: imported[(imported[SET] == list(pair)).all(axis=1)] for pair in sets}
+        if absent := ["/".join(pair) for pair, part in parts.items() if part.empty]:
+            raise ValueError(f"no speeches of {', '.join(absent)} were imported: name the models and types that were")
+        return pd.concat(parts.values(), ignore_index=True)
     prompts = pd.DataFrame(read_jsonl(_existing(folder / "02_dataset/prompts.jsonl")))[PROMPT_COLUMNS]
     speeches = pd.concat([_one_set(folder, model, kind, judge) for model, kind in sets], ignore_index=True)
     if unknown := set(speeches["prompt_id"]) - set(prompts["prompt_id"]):
         raise ValueError(f"04_generate has speeches to prompts that 02_dataset lacks: {sorted(unknown)[:3]}; run 04 again")
     return speeches.merge(prompts, on="prompt_id", how="left", validate="many_to_one")
+
+
+def imported_scores(folder: Path) -> pd.DataFrame | None:
+    """The score frame that `import-published` wrote; None where a run has its own."""
+    path = folder / PUBLISHED / "scores.parquet"
+    return pd.read_parquet(path) if path.exists() else None
 
 
 def _one_set(folder: Path, model: str, kind: str, judge: str) -> pd.DataFrame:
@@ -79,20 +92,27 @@ def _one_set(folder: Path, model: str, kind: str, judge: str) -> pd.DataFrame:
 
 def read_judgements(folder: Path, judge: str, sets: Iterable[tuple[str, str]]) -> pd.DataFrame:
     """The judge's rows of all sets with `model` and `type`: dimension, score, parse_status, feedback."""
+    if (imported := imported_scores(folder)) is not None:
+        rows = imported.dropna(subset=["generated_speech"]).melt([*ID, *SET], JUDGE_COLUMNS, "dimension", "score")
+        return rows[rows[SET].apply(tuple, axis=1).isin(list(sets))].assign(parse_status=PUBLISHED, feedback="")
     files = {(model, kind): _existing(folder / "07_judge" / judge / model / f"{kind}.jsonl") for model, kind in sets}
     parts = [pd.DataFrame(read_jsonl(path)).assign(model=model, type=kind) for (model, kind), path in files.items()]
     return pd.concat(parts, ignore_index=True)
 
 
 def training_speeches(folder: Path) -> list[str]:
-    """The texts of 02's training set."""
+    """The texts of 02's training set; none where nothing was trained here."""
+    if (folder / PUBLISHED).is_dir():
+        return []
     with _existing(folder / "02_dataset/train.jsonl").open(encoding="utf-8") as lines:
         return [json.loads(line)["Speech"] for line in lines]
 
 
 def kept_prompts(folder: Path) -> list[str]:
-    """Prompts that every model and type answered (04's summary)."""
-    return json.loads(_existing(folder / "04_generate/summary/kept_prompts.json").read_text(encoding="utf-8"))["kept"]
+    """Prompts that every model and type answered (04's summary, or the import's)."""
+    imported = folder / PUBLISHED / "settings.json"
+    path = imported if imported.exists() else _existing(folder / "04_generate/summary/kept_prompts.json")
+    return json.loads(path.read_text(encoding="utf-8"))["kept"]
 
 
 def _existing(path: Path) -> Path:

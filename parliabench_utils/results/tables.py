@@ -24,7 +24,7 @@ from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.models.specs import read_model_spec
 from parliabench_utils.results.paper import PAPER_MODELS, PAPER_TABLES, published
 from parliabench_utils.results.robustness import ALL, CROSSED, ORDERS
-from parliabench_utils.results.scores import ESTIMANDS, HUMAN, SMALL_GROUP, cell_means
+from parliabench_utils.results.scores import ESTIMANDS, HUMAN, PUBLISHED, SMALL_GROUP, cell_means, imported_scores
 from parliabench_utils.results.statistics import CONTEXTS, DEFINITION, left_out, verdict
 from parliabench_utils.run.artefacts import printable, read_csv, read_jsonl, write_csv, write_json, write_parquet, write_text
 from parliabench_utils.run.params import FOR_ALL, read_profile
@@ -415,13 +415,19 @@ DATASET_COLUMNS = ["speech_id", "speaker_id", "date", "Party", "Political Orient
 
 
 def read_dataset(folder: Path) -> pd.DataFrame:
-    """Training and test speeches of 02 without their text, with `split`."""
+    """Training and test speeches of 02 without their text, with `split`; of an imported run the prompts, a row each."""
+    if (imported := imported_scores(folder)) is not None:
+        prompts = imported.drop_duplicates("prompt_id", ignore_index=True)
+        made = {"speech_id": prompts["prompt_id"], "topic_method": PUBLISHED, "cap_topic": None, "n_words": 0, "split": "test"}
+        return prompts.assign(**made)[[*DATASET_COLUMNS, "n_words", "House", "split"]]
     parts = [pd.DataFrame(read_jsonl(folder / "02_dataset" / f"{split}.jsonl")).assign(split=split) for split in ("train", "test")]
     return pd.concat(parts, ignore_index=True)[[*DATASET_COLUMNS, "n_words", "House", "split"]]
 
 
 def dataset_files(folder: Path) -> tuple[Path, ...]:
     """The files behind `read_dataset`."""
+    if (folder / PUBLISHED).is_dir():
+        return (folder / PUBLISHED / "scores.parquet",)
     return folder / "02_dataset/train.jsonl", folder / "02_dataset/test.jsonl"
 
 

@@ -275,12 +275,9 @@ def _complete_rows(partial: Path) -> list[Row]:
     return read_jsonl(partial)
 
 
-UNFINISHED = (".partial", ".tmp", ".lock")
-
-
 def is_finished(path: Path) -> bool:
     """Whether a file has its final name: a running or killed stage leaves `.partial`, `.tmp` and `.lock` files."""
-    return not path.name.endswith(UNFINISHED)
+    return not path.name.endswith((".partial", ".tmp", ".lock"))
 
 
 REMOVED = "[removed]"
@@ -422,21 +419,7 @@ def _known_places(places: tuple[str, ...]) -> re.Pattern[str]:
 @lru_cache(maxsize=1)
 def _other_places() -> re.Pattern[str]:
     """An absolute path below a folder that this or a usual machine has at its root; devices and `/proc` name nobody."""
-    usual = {
-        "home",
-        "Users",
-        "Volumes",
-        "mnt",
-        "media",
-        "opt",
-        "srv",
-        "scratch",
-        "data",
-        "usr",
-        "var",
-        "private",
-        "tmp",
-    }
+    usual = set("home Users Volumes mnt media opt srv scratch data usr var private tmp".split())  # noqa: SIM905
     tops = sorted((usual | {path.name for path in Path("/").iterdir()}) - {"dev", "proc", "sys", ""})
     start = rf"(?P<before>^|[^\w.~:/<\x1b-]|{_ESCAPE}|file://|\s-[A-Z])"
     return re.compile(rf"{start}/(?:{'|'.join(map(re.escape, tops))})(?:/{_PART})*/(?P<last>{_PART})", re.M)

@@ -1,26 +1,10 @@
-"""What made an output: hashes of files, the code behind a notebook, the versions of libraries, the manifest of a stage.
+"""What made an output, and whether it still holds: hashes, code, versions, seeds, and the manifest of a job.
 
-A stage's fingerprint is a hash of its parameters, inputs and code. An output is still valid while its manifest says `done`, has the
-same fingerprint, and the files still have the hashes that the manifest records.
-
->>> file_hash(project_root() / "pyproject.toml") == file_hash(project_root() / "pyproject.toml")
-True
-
-What a stage reads of its run is what the stages before it wrote: inputs held against the manifests of their makers.
-
-`Manifest.open` calls it before a stage starts, the commands `annotate` and `report` before they read a run.
-
-    check_inputs("08_statistics", [folder / "07_judge/summary"], folder)  # ValueError: … was changed after 07_judge wrote it
-
-The manifest of a stage: what went in, what came out, with which code and versions, and whether it can be trusted.
-
-`Manifest.open` does the runner's steps 4 to 6: hash, claim the outputs, decide whether they are still valid, lay out the job's
-staging folder, mark as running. `done` puts the outputs in place, the manifest last. `outputs/<run>/manifests/<job>.json` is the
-last whole run's, whatever an attempt after it came to; before there is a whole run, the attempt's record stands there.
-
-Seeds: one for the run, and one for each row that depends on nothing but the run's seed and the row's ids.
-
-Used by every notebook (through `start`) and by generation and judging.
+A job's fingerprint is a hash of its parameters, inputs and code. Its outputs are valid while its manifest says `done`, has the
+same fingerprint, and the files still have the hashes that it records. `Manifest.open` hashes, holds the inputs against the manifests
+of their makers (`check_inputs`), claims the outputs, decides whether they are still valid, lays out the job's staging folder and
+marks it as running. `done` puts the outputs in place, the manifest last. `outputs/<run>/manifests/<job>.json` is the last whole
+run's, whatever an attempt after it came to; before there is a whole run, the attempt's record stands there.
 
 >>> row_seed(42, "prompt-1", 0) == row_seed(42, "prompt-1", 0) != row_seed(42, "prompt-1", 1)
 True
@@ -31,6 +15,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -67,22 +52,20 @@ def file_hash(path: Path, known: dict[Path, str] | None = None) -> str:
     nothing at `path`.
     """
     known = {} if known is None else known
-    if path not in known:
-        known[path] = _hash(path, known)
-    return known[path]
-
-
-def _hash(path: Path, known: dict[Path, str]) -> str:
+    if path in known:
+        return known[path]
+    digest = hashlib.sha256()
     if path.is_dir():
-        digest = hashlib.sha256()
         for file in finished_files(path):
             digest.update(f"{file.relative_to(path).as_posix()}\0{file_hash(file, known)}\n".encode())
-        return digest.hexdigest()
-    if path.suffix == ".jsonl":
+    elif path.suffix == ".jsonl":
         rows = [{k: v for k, v in row.items() if k != WALL_CLOCK} for row in read_jsonl(path)]
-        return hashlib.sha256(json.dumps(rows, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(json.dumps(rows, sort_keys=True, ensure_ascii=False).encode())
+    else:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+    known[path] = digest.hexdigest()
+    return known[path]
 
 
 def finished_files(path: Path) -> list[Path]:
@@ -92,18 +75,18 @@ def finished_files(path: Path) -> list[Path]:
 
 def row_count(path: Path) -> int | None:
     """Rows of a JSONL, CSV or Parquet file (CSV records, quoted line ends respected); None for anything else."""
+    import csv
+
+    import pyarrow.parquet
+
     if path.suffix == ".jsonl":
         return len(read_jsonl(path))
     if path.suffix == ".parquet":
-        import pyarrow.parquet
-
         return pyarrow.parquet.read_metadata(path).num_rows
-    if path.suffix == ".csv":
-        import csv
-
-        with path.open(encoding="utf-8", newline="") as file:
-            return max(sum(1 for _ in csv.reader(file)) - 1, 0)
-    return None
+    if path.suffix != ".csv":
+        return None
+    with path.open(encoding="utf-8", newline="") as file:
+        return max(sum(1 for _ in csv.reader(file)) - 1, 0)
 
 
 def source_files(notebook: Path) -> list[Path]:
@@ -148,38 +131,24 @@ def data_readers(package: Path, data: Path) -> set[Path]:
 @cache
 def _named_parts(module: Path, _: int) -> frozenset[str]:
     """What the strings of a module name as paths, its docstrings left out: a folder with all that it holds, or a file alone."""
-    tree = _tree(module)
+    tree = ast.parse(module.read_text(encoding="utf-8"))
     prose = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in prose}
     paths = [PurePosixPath(text) for text in texts if isinstance(text, str) and len(text) < 200]
     return frozenset(part for path in paths for part in ([path.name] if path.suffix else path.parts))
 
 
-def _tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
-
-
 def _imported_names(file: Path) -> set[str]:
     """Names of the package that a file imports, and those that stand in it as text (`python -m parliabench_utils.…`)."""
     names: set[str] = set()
-    for node in ast.walk(_tree(file)):
-        if isinstance(node, ast.ImportFrom) and (module := _absolute(node, file)).startswith("parliabench_utils"):
-            names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            names |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names if alias.name.startswith("parliabench_utils")}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            names |= {node.value} if node.value.startswith("parliabench_utils.") and " " not in node.value else set()
-    return names
-
-
-def _absolute(node: ast.ImportFrom, file: Path) -> str:
-    """The module of `from … import`, a relative one too."""
-    if not node.level:
-        return node.module or ""
-    room = file.parents[node.level - 1]
-    if not room.is_relative_to(project_root()):
-        return ""
-    return ".".join([*room.relative_to(project_root()).parts, *([node.module] if node.module else [])])
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
+            names.add(node.value)
+    return {name for name in names if re.match(r"parliabench_utils(\.|$)", name)}
 
 
 def _module_files(package: Path, name: str) -> list[Path]:
@@ -211,9 +180,7 @@ def cells_hash(notebook: Path) -> str:
 
 
 def fingerprint(parameters: dict[str, Any], inputs: dict[str, str], code: str) -> str:
-    """One hash of everything that a stage's outputs depend on; the number of threads, the run's name and a server's password do
-    not count.
-    """
+    """One hash of all that a stage's outputs depend on, without threads, the run's name and a server's password."""
     kept = {key: value for key, value in parameters.items() if key not in ("run", "profile", "n_threads")}
     kept |= {key: without_credentials(value) for key, value in kept.items() if isinstance(value, str)}
     text = json.dumps([kept, inputs, code], sort_keys=True, ensure_ascii=False)
@@ -255,10 +222,8 @@ def library_versions() -> dict[str, str]:
     """Installed versions of the libraries that can move a number; one that is not installed is left out."""
     versions = {}
     for name in LIBRARIES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return versions
 
 
@@ -426,18 +391,13 @@ def vouch_for_import(folder: Path, source: Path) -> None:
     """The manifest of an imported run: every file under `folder` as `import-published` wrote it, from `source`."""
     written = [path for path in finished_files(folder) if path.parent.name != "manifests"]
     outputs = describe(written, folder, rows=True)
-    record = {
-        "stage": IMPORT,
-        "job": IMPORT,
-        "status": "done",
-        "inputs": {source.name: hashlib.sha256(source.read_bytes()).hexdigest()},
-        "outputs": outputs,
-        "environment": environment(),
-    }
-    write_json(folder / "manifests" / f"{IMPORT}.json", scrub(record))
+    record = {"stage": IMPORT, "job": IMPORT, "status": "done", "outputs": outputs, "environment": environment()}
+    read = {source.name: hashlib.sha256(source.read_bytes()).hexdigest()}
+    write_json(manifest_path(folder, IMPORT), scrub(record | {"inputs": read}))
 
 
 def manifest_path(folder: Path, name: str) -> Path:
+    """Where a job's manifest lies."""
     return folder / "manifests" / f"{name}.json"
 
 
@@ -617,24 +577,14 @@ class Manifest:
         self.claim.free()
 
     def _write(self, status: str, **more: Any) -> None:
-        record = {
-            "stage": self.stage,
-            "job": self.name,
-            "status": status,
-            "mode": self.mode,
-            "attempt": self.attempt,
-            "parameters": self.params.model_dump(),
-            "inputs": self.inputs,
-            "outputs": {},
-            "earlier_outputs": earlier_outputs(read_manifest(self.folder, self.name), self.outputs, self.folder),
-            "code_sha256": self.code,
-            "fingerprint": self.fingerprint,
-            "seed": self.params.seed,
-            "notes": read_json(_notes_path(self.folder, self.name)),
-            "environment": environment(),
-            "seconds": round(time.monotonic() - self.began, 1),
-            "peak_memory_mib": peak_memory_mib(),
-        }
+        earlier = earlier_outputs(read_manifest(self.folder, self.name), self.outputs, self.folder)
+        record = (
+            {"stage": self.stage, "job": self.name, "status": status, "mode": self.mode, "attempt": self.attempt}
+            | {"parameters": self.params.model_dump(), "inputs": self.inputs, "outputs": {}, "earlier_outputs": earlier}
+            | {"code_sha256": self.code, "fingerprint": self.fingerprint, "seed": self.params.seed}
+            | {"notes": read_json(_notes_path(self.folder, self.name)), "environment": environment()}
+            | {"seconds": round(time.monotonic() - self.began, 1), "peak_memory_mib": peak_memory_mib()}
+        )
         record = Scrubber(self.params.model_dump())(record | more)
         write_json(manifest_path(self.staging, self.name), record)
         whole = read_manifest(self.folder, self.name)
@@ -645,7 +595,6 @@ class Manifest:
 def peak_memory_mib() -> int:
     """The largest resident size of this process or of a child that has ended, in MiB."""
     import resource
-    import sys
 
     unit = 1 if sys.platform == "darwin" else 1024
     peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -665,21 +614,22 @@ def _require(stage: str, inputs: list[Path], folder: Path) -> None:
     missing = [path for path in inputs if not path.exists() or (stage == "01_ingest" and _is_no_corpus(path))]
     if not missing:
         return
-    lines = [f"{_shown(path, folder)}{_fault(path)} ({_remedy(stage, path, folder)})" for path in missing[:8]]
+    lines = [_missing(stage, path, folder) for path in missing[:8]]
     lines += [f"and {len(missing) - 8} more"] if len(missing) > 8 else []
     raise FileNotFoundError(f"{stage}: missing input: {'; '.join(lines)}")
 
 
-def _shown(path: Path, folder: Path) -> Path | str:
-    """The run's and the project's own paths short, any other in full."""
+def _missing(stage: str, path: Path, folder: Path) -> str:
+    """A missing input, and what to do: the run's and the project's own paths short, any other in full."""
     near = path.is_relative_to(folder) or path.is_relative_to(project_root())
-    return name_in_manifest(path, folder) if near else path
-
-
-def _fault(path: Path) -> str:
-    if not path.exists():
-        return ""
-    return " is no XML file (an archive?)" if path.is_file() else " holds no XML file"
+    fault = " is no XML file (an archive?)" if path.is_file() else " holds no XML file" if path.exists() else ""
+    if writer := maker(path, folder):
+        remedy = f"run {writer} first"
+    elif stage == "01_ingest":
+        remedy = "give an unpacked corpus with --set corpus=FOLDER, or run `python -m parliabench_utils fetch-corpus`"
+    else:
+        remedy = "check the name"
+    return f"{name_in_manifest(path, folder) if near else path}{fault} ({remedy})"
 
 
 def _is_no_corpus(path: Path) -> bool:
@@ -687,14 +637,6 @@ def _is_no_corpus(path: Path) -> bool:
     if path.is_file():
         return path.suffix.lower() != ".xml"
     return not any(any(path.glob(f"{below}*.[xX][mM][lL]")) for below in ("", "*/", "*/*/"))
-
-
-def _remedy(stage: str, path: Path, folder: Path) -> str:
-    if writer := maker(path, folder):
-        return f"run {writer} first"
-    if stage == "01_ingest":
-        return "give an unpacked corpus with --set corpus=FOLDER, or run `python -m parliabench_utils fetch-corpus`"
-    return "check the name"
 
 
 def row_seed(run_seed: int, *ids: object) -> int:

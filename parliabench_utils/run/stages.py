@@ -87,7 +87,7 @@ def maker(path: Path, folder: Path) -> str | None:
     if path.is_relative_to(folder / "04_generate" / HUMAN):
         return "02_dataset"
     first = path.relative_to(folder).parts[0] if path != folder else ""
-    last = {"tables": "08_statistics", "figures": "09_figures", "release": "09_figures", "report.html": "09_figures"}
+    last = dict.fromkeys(("figures", "release", "report.html"), "09_figures") | {"tables": "08_statistics", "published": IMPORT}
     return first if first in STAGES else last.get(first)
 
 
@@ -218,15 +218,18 @@ def _scores_of(params: Parameters, folder: Path, sets: list[tuple[str, str]], ki
 
 
 def _needed_scores(params: Parameters, folder: Path) -> list[Path]:
-    """An imported run has no human speeches and no training."""
-    sets = [(m, t) for m in params.models for t in params.types] + [(HUMAN, HUMAN)] * (folder / "04_generate" / HUMAN).is_dir()
+    if is_imported(folder):
+        return [folder / "published/scores.parquet", folder / "published/settings.json"]
+    sets = [*((m, t) for m in params.models for t in params.types), (HUMAN, HUMAN)]
     prepared = _dataset(folder, "prompts.jsonl", "train.jsonl", "test.jsonl")
     return [*prepared, folder / "04_generate/summary/kept_prompts.json", *_scores_of(params, folder, sets, SCORED[:1])]
 
 
 def _statistics_inputs(params: Parameters, folder: Path) -> list[Path]:
-    """Speeches and scores of every set that is compared; only imported published speeches come without human ones."""
-    sets = [(m, t) for m in params.models for t in params.types] + ([] if is_imported(folder) else [(HUMAN, HUMAN)])
+    """Speeches and scores of every set that is compared; of an imported run the one frame that was."""
+    if is_imported(folder):
+        return [folder / "published", *_model_files(params)]
+    sets = [*((m, t) for m in params.models for t in params.types), (HUMAN, HUMAN)]
     prepared = ("01_ingest/speeches.parquet", "01_ingest/dropped.csv", "02_dataset", "04_generate/summary")
     speeches = [folder / "04_generate" / m / t for m, t in sets]
     return [*(folder / name for name in prepared), *speeches, *_scores_of(params, folder, sets, SCORED), *_model_files(params)]

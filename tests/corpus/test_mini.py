@@ -112,7 +112,7 @@ def test_parties_are_told_apart_but_are_no_caricatures(speeches):
     import numpy as np
     from sklearn.model_selection import GroupKFold
 
-    from parliabench_utils.metrics.alignment import centroids, nearest
+    from parliabench_utils.metrics.alignment import centroids, cosines, nearest
     from parliabench_utils.models.embeddings import SentenceEncoder
 
     known = speeches[speeches["party_code"].isin(AFFILIATIONS)].reset_index(drop=True)
@@ -121,5 +121,5 @@ def test_parties_are_told_apart_but_are_no_caricatures(speeches):
     labels = known["party_code"].to_numpy()
     right = np.zeros(len(known), dtype=bool)
     for train, test in GroupKFold(5, shuffle=True, random_state=42).split(vectors, groups=debates):
-        right[test] = nearest(vectors[test], centroids(vectors[train], labels[train])) == labels[test]
+        right[test] = nearest(cosines(vectors[test], centroids(vectors[train], labels[train]))) == labels[test]
     assert 0.30 <= right.mean() <= 0.80, right.mean()

@@ -7,16 +7,16 @@ import pytest
 from parliabench_utils.corpus.dataset import debate_id, debate_of
 from parliabench_utils.metrics.alignment import (
     COLUMNS,
-    _deranged,
     align,
     centroids,
+    cosines,
+    deranged,
+    margin,
     nearest,
     party_alignment,
-    party_margin,
     political_spectrum_alignment,
-    psa_parts,
+    psa,
     read_centroids,
-    swap,
     write_centroids,
 )
 
@@ -72,7 +72,7 @@ def test_psa_golden(golden):
 
 def test_similarity_is_that_of_the_nearest_orientation():
     made = {"Left": np.array([1.0, 0.0]), "Right": np.array([0.0, 1.0])}
-    parts = psa_parts(np.array([[0.6, 0.8]]), ["Left"], made)
+    parts = psa(cosines(np.array([[0.6, 0.8]]), made), ["Left"])
     assert parts["nearest_orientation"][0] == "Right"
     assert parts["similarity"][0] == pytest.approx(0.8)
     assert parts["PSA"][0] == pytest.approx(0.8 * (1 - parts["distance"][0] / 12))
@@ -88,8 +88,8 @@ def test_undefined_and_unknown():
         political_spectrum_alignment(speech, ["Unknown"], made)
     assert np.isnan(political_spectrum_alignment(speech, [None, None], made)).all()
     assert np.isnan(party_alignment(speech, [None, "Left"], made)).all()
-    assert np.isnan(party_margin(speech, [None, "Left"], made)).all()
-    assert nearest(speech, made).tolist() == ["Left", None]
+    assert np.isnan(margin(cosines(speech, made), [None, "Left"])).all()
+    assert nearest(cosines(speech, made)).tolist() == ["Left", None]
     with pytest.raises(ValueError, match="no centroid for 'Labuor'"):
         party_alignment(speech, ["Labuor", "Left"], made)
     with pytest.raises(ValueError, match="not on the scale"):
@@ -173,6 +173,10 @@ def test_centroid_files_do_not_depend_on_the_order_of_rows(parliament, tmp_path)
     np.testing.assert_array_equal(one.sums, two.sums)
 
 
+def swap(made, first, second):
+    return {**made, first: made[second], second: made[first]}
+
+
 def test_swapped_labels_lower_party_align_of_those_two_parties_and_no_other(parliament, tmp_path):
     """Issue 1, done when: score the human row against centroids whose labels for two parties were swapped."""
     frame, vectors = parliament
@@ -211,11 +215,11 @@ def test_whoever_answers_a_prompt_meets_the_same_centroids(parliament, tmp_path)
         same = (debate_of(frame) == debate_of(frame)[i]) | (frame["speaker_id"] == frame["speaker_id"][i])
         made, row = centroids(vectors[~same], frame["Party"][~same]), human.iloc[i]
         assert row["Party Align"] == pytest.approx(party_alignment(vectors[[i]], [frame["Party"][i]], made)[0])
-        assert row["margin"] == pytest.approx(party_margin(vectors[[i]], [frame["Party"][i]], made)[0])
+        assert row["margin"] == pytest.approx(margin(cosines(vectors[[i]], made), [frame["Party"][i]])[0])
         following = sorted(made)[(sorted(made).index(frame["Party"][i]) + 1) % 3]
         assert row["Party Align deranged"] == pytest.approx(party_alignment(vectors[[i]], [following], made)[0])
         orientations = centroids(vectors[~same], frame["Political Orientation"][~same])
-        by_hand = psa_parts(vectors[[i]], [frame["Political Orientation"][i]], orientations)["PSA"][0]
+        by_hand = psa(cosines(vectors[[i]], orientations), [frame["Political Orientation"][i]])["PSA"][0]
         assert row["PSA"] == pytest.approx(by_hand)
 
 
@@ -256,11 +260,11 @@ def test_debates_without_a_heading_are_left_out_too(parliament, tmp_path):
         assert align(asked, vectors[[4]], store)["Party Align"].iloc[0] == pytest.approx(expected)
 
 
-def test_nobody_meets_his_own_party_when_deranged():
+def test_nobody_meets_his_own_party_whenderanged():
     table = pd.DataFrame([[0.1, 0.2, 0.3, 0.4]] * 4 + [[0.1, np.nan, 0.3, 0.4]] * 2, columns=list("abcd"))
-    found = _deranged(table, [*"abcd", "a", "b"])
+    found = deranged(table, [*"abcd", "a", "b"])
     np.testing.assert_array_equal(found, [0.2, 0.3, 0.4, 0.1, 0.3, np.nan])
-    assert np.isnan(_deranged(table[["a"]], ["a"] * 6)).all(), "there is nobody else"
+    assert np.isnan(deranged(table[["a"]], ["a"] * 6)).all(), "there is nobody else"
 
 
 def test_swapped_labels_on_members_own_words():

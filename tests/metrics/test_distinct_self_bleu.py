@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parliabench_utils.metrics import self_bleu as module
-from parliabench_utils.metrics.distinct import corpus_distinct_n, distinct_n, expected_kinds, signature, split_sentences, words
+from parliabench_utils.metrics.distinct import (
+    corpus_distinct_n,
+    distinct_n,
+    expected_kinds,
+    first_words,
+    signature,
+    split_sentences,
+    words,
+)
 from parliabench_utils.metrics.self_bleu import self_bleu
 from parliabench_utils.metrics.self_bleu import signature as self_bleu_signature
 
@@ -127,3 +135,10 @@ def test_sentences(golden):
     for case in golden["sentences"]:
         assert len(split_sentences(case["text"])) == case["n"], case["text"]
     assert split_sentences(None) == split_sentences(" \n") == []
+
+
+def test_first_words():
+    assert first_words("a  b\nc d", 3) == "a  b\nc"
+    assert first_words("a b", 3) == "a b" == first_words(" a b", None)
+    assert len(first_words("word " * 400, 150).split()) == 150
+    assert first_words(None, 3) == ""

@@ -9,6 +9,9 @@ from parliabench_utils.metrics.judge_prompts import DIMENSIONS, Judgement, read_
 from parliabench_utils.metrics.judge_trust import (
     AGAIN,
     CONTROLS,
+    LENGTH,
+    _passes,
+    _repeats,
     checks_frame,
     control_questions,
     controls_of,
@@ -16,8 +19,10 @@ from parliabench_utils.metrics.judge_trust import (
     repeat_questions,
     sample_speeches,
     second_questions,
+    trust_display,
+    trust_measures,
+    verdicts,
 )
-from parliabench_utils.results.robustness import LENGTH, _passes, _repeats, trust_display, trust_measures, verdicts
 from tests.metrics.test_judge_prompting import SPEECH
 
 SPEC = read_judge_spec("smollm2-constrained")

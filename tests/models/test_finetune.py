@@ -1,5 +1,6 @@
 """Training: the plan, the masked data, two equal runs, a killed run that goes on."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from parliabench_utils.models.finetune import (
     TrainingSettings,
     as_dataset,
     derived_steps,
+    drop_other_checkpoints,
     last_checkpoint,
     log_rows,
     masked_example,
@@ -20,6 +22,7 @@ from parliabench_utils.models.finetune import (
     rows_after_packing,
     steps_of,
     train,
+    trainer_arguments,
     whole_batches,
 )
 from parliabench_utils.models.loading import load_model
@@ -86,8 +89,8 @@ def test_too_few_rows_for_one_batch_are_refused():
 def test_preflight_counts_and_stops():
     rows = [Example([1, 2, 3, 4], 2), Example([1, 2, 3], 3), Example(list(range(256)), 100)]
     report = preflight(rows, replace(SETTINGS, max_dropped_share=0.5))
-    assert (report.rows, report.trainable_tokens, report.dropped, report.longest) == (3, 158, 1, 256)
-    assert report.share_cut == pytest.approx(1 / 3)
+    assert [report[name] for name in ("rows", "trainable_tokens", "dropped", "longest")] == [3, 158, 1, 256]
+    assert report["share_cut"] == pytest.approx(1 / 3)
     with pytest.raises(ValueError, match="1 of 3 prompts fill"):
         preflight(rows, SETTINGS)
 
@@ -146,8 +149,6 @@ def test_a_killed_training_goes_on_with_the_same_losses(trained, spec, tmp_path,
         train(spec, SETTINGS, ROWS, ROWS[:2], tmp_path)
     newest = last_checkpoint(tmp_path)
     assert newest.name == "checkpoint-6"
-    import shutil
-
     shutil.rmtree(newest)
     resumed = train(spec, SETTINGS, ROWS, ROWS[:2], tmp_path)
     assert resumed.resumed_from == 4
@@ -156,8 +157,6 @@ def test_a_killed_training_goes_on_with_the_same_losses(trained, spec, tmp_path,
 
 
 def test_checkpoints_of_another_training_are_dropped(spec, tmp_path):
-    from parliabench_utils.models.finetune import drop_other_checkpoints
-
     drop_other_checkpoints(spec, SETTINGS, ROWS, tmp_path)
     state = tmp_path / "checkpoints/checkpoint-2/trainer_state.json"
     state.parent.mkdir()
@@ -171,8 +170,6 @@ def test_checkpoints_of_another_training_are_dropped(spec, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"group_by_length": True}, {"packing": True, "max_length": 1024, "batch_size": 1}])
 def test_packing_and_grouping_by_length_resume_with_the_same_losses(spec, tmp_path, monkeypatch, changes):
-    import shutil
-
     settings = replace(SETTINGS, max_steps=4, eval_every=2, **changes)
     whole = train(spec, settings, ROWS, ROWS[:2], tmp_path / "a")
     held = [row["held_out_loss"] for row in whole.log if row["held_out_loss"] is not None]
@@ -206,8 +203,6 @@ def test_steps_are_counted_in_packed_rows():
 
 
 def test_a_batch_is_shared_out_among_processes(tmp_path):
-    from parliabench_utils.models.finetune import trainer_arguments
-
     with pytest.raises(ValueError, match="multiples of n_processes"):
         trainer_arguments(replace(SETTINGS, n_processes=3), 12, tmp_path)
     with pytest.raises(RuntimeError, match="started 1"):

@@ -165,7 +165,7 @@ def test_an_adapter_that_changed_is_refused(tmp_path):
 
     spec = read_model_spec("smollm2-135m").model_copy(update={"lora_targets": ["q_proj"]})
     folder = tmp_path / "adapter"
-    save_adapter(get_peft_model(Base(), LoraConfig(r=2, target_modules=["q_proj"])), spec, folder, spec.sha256)
+    save_adapter(get_peft_model(Base(), LoraConfig(r=2, target_modules=["q_proj"])), spec, folder)
     assert check_adapter(folder, spec) == packaged.file_sha256(folder / "adapter_model.safetensors")
     with pytest.raises(ValueError, match="was trained on weights b179c9523d0e"):
         check_adapter(folder, spec.model_copy(update={"sha256": "f" * 64}))

@@ -31,6 +31,7 @@ TYPICAL = {  # mean and sd
 CONTEXT = ("Party", "Topic", "Political Orientation", "Section", "House")
 FEEDBACK = {"baseline": "Plain <b>words</b> of a judge."}
 SIGNATURES = {"PPL": "model:made-up|max_words:512", "Self-BLEU": "Self-BLEU-4|group:model|refs:all-others"}
+SIGNATURES |= {"settings": {"Self-BLEU": {"group": "model", "max_n": 4}}}
 RANKS = {"baseline": 0.0, "fine-tuned": 1.0, "human": 1.5}
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from parliabench_utils.cli import main
 from parliabench_utils.metrics.judge_prompts import DIMENSIONS
-from parliabench_utils.results.annotation import read_annotation, write_annotation
-from parliabench_utils.results.robustness import (
+from parliabench_utils.metrics.judge_trust import (
     absolute_icc,
     bootstrap_items,
     length_slope,
@@ -23,6 +22,7 @@ from parliabench_utils.results.robustness import (
     quadratic_kappa,
     share_interval,
 )
+from parliabench_utils.results.annotation import read_annotation, write_annotation
 from parliabench_utils.run.artefacts import harmless, read_jsonl, write_jsonl
 from parliabench_utils.run.record import vouch_for_import
 

@@ -11,6 +11,7 @@ from parliabench_utils.cli import main
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.results import release as published_speeches
 from parliabench_utils.results.release import import_published, load_published
+from parliabench_utils.results.robustness import run_settings
 from parliabench_utils.results.scores import join_scores, kept_prompts, present_sets
 from parliabench_utils.run.runner import run_notebook
 
@@ -162,7 +163,7 @@ def test_nobody_is_told_to_delete_a_file_of_his_own(rows, tmp_path):
 def test_half_an_import_leaves_nothing_behind(rows, tmp_path, monkeypatch):
     path, folder = written(tmp_path / "a.jsonl", rows), tmp_path / "outputs/run"
     with monkeypatch.context() as patch:
-        patch.setattr(published_speeches, "_write_set", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        patch.setattr(published_speeches, "write_json", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
             import_published(path, folder)
     assert not list(folder.parent.iterdir())
@@ -181,6 +182,9 @@ def test_an_imported_run_has_the_scores_again(rows, tmp_path):
     rows[5]["Generated Speech"] = ""
     path, folder = written(tmp_path / "speeches.jsonl", rows), tmp_path / "run"
     frame = import_published(path, folder)
+    assert sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()) == [
+        "manifests/import-published.json", "published/scores.parquet", "published/settings.json"
+    ]  # fmt: skip
     assert len(kept_prompts(folder)) == 11
     sets = present_sets(folder, MODELS.values(), ["baseline", "fine-tuned"])
     joined = join_scores(folder, sets, "flow-judge").set_index(["prompt_id", "model", "type"])
@@ -189,6 +193,9 @@ def test_an_imported_run_has_the_scores_again(rows, tmp_path):
     assert spoken.sum() == 47
     for metric in METRICS:
         pd.testing.assert_series_equal(joined.loc[spoken, metric.column], given.loc[spoken, metric.column], rtol=1e-5)
+    assert run_settings(folder, sets) == ("published", 4)
+    with pytest.raises(ValueError, match="no speeches of gemma-2-9b/baseline were imported"):
+        join_scores(folder, [("gemma-2-9b", "baseline")], "flow-judge")
     with pytest.raises(ValueError, match="there already"):
         import_published(path, folder)
 
@@ -212,4 +219,9 @@ def test_notebooks_run_on_them_alone(rows, tmp_path, monkeypatch, capsys, notebo
         run_notebook(notebook, "paper", settings | draws.get(notebook, {}))
     table = pd.read_csv(tmp_path / "theirs/tables/paper_differences.csv")
     assert {"table02", "table08", "table12", "table13"} <= set(table["table"])
+    form = main(["annotate", "--run", "theirs", "--judge", "flow-judge", "--speeches", "8"])
+    assert form == 0 and len(pd.read_csv(tmp_path / "theirs/annotation/key.csv")) == 8
+    (tmp_path / "theirs/published/settings.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"published/settings\.json was changed after import-published wrote it"):
+        run_notebook("08_statistics", "paper", settings)
     assert (table["run"] - table["published"]).to_numpy() == pytest.approx(table["difference"].to_numpy(), abs=1e-5)

@@ -110,10 +110,10 @@ def test_a_prompt_without_its_speech_is_refused(folder, scores, tmp_path):
 
 def test_normalisation_is_08s(tmp_path):
     with pytest.raises(FileNotFoundError, match="run 08_statistics first"):
-        release.normalisation_of(tmp_path)
+        release.parameter_of_08(tmp_path, "normalisation")
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests/08_statistics.json").write_text(json.dumps({"parameters": {"normalisation": "fixed"}}))
-    assert release.normalisation_of(tmp_path) == "fixed"
+    assert release.parameter_of_08(tmp_path, "normalisation") == "fixed"
 
 
 def test_the_browser_holds_all_where_there_is_room(folder, scores):

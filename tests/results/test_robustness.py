@@ -194,20 +194,19 @@ def test_published_values_stay_as_they_are():
     assert row["difference"] > 0 and row["p"] < 0.05 and row["unit"] == "group" and row["n_prompts"] == 8
 
 
-def test_settings_come_from_the_signatures_and_are_the_same(tmp_path):
+def test_settings_are_data_beside_the_signatures_and_are_the_same(tmp_path):
     folder = write_run(tmp_path / "run")
     assert run_settings(folder, SETS) == ("model", 4)
     file = folder / "05_text_metrics/human/human.signatures.json"
 
-    def of_people(text: str) -> tuple[str, int]:
-        file.write_text(json.dumps({"Self-BLEU": text}), encoding="utf-8")
+    def of_people(record: dict) -> tuple[str, int]:
+        file.write_text(json.dumps(record), encoding="utf-8")
         return run_settings(folder, [("human", "human")])
 
-    assert of_people("Self-BLEU-4|group:prompt|published") == (PUBLISHED, 4)
-    for text in ("PPL|model:x", "Self-BLEU-4|group:mood"):
+    for record in ({"Self-BLEU": signature("context", 3)}, {"settings": {"PPL": {}}}):
         with pytest.raises(ValueError, match="05_text_metrics"):
-            of_people(text)
-    assert of_people(signature("context", 3)) == ("context", 3)
+            of_people(record)
+    assert of_people({"settings": {"Self-BLEU": {"group": "context", "max_n": 3}}}) == ("context", 3)
     with pytest.raises(ValueError, match="human/human"):
         run_settings(folder, SETS)
 

@@ -201,10 +201,12 @@ def test_shards_that_no_prompt_names_any_more_are_past(run):
 
 def test_an_imported_run_is_vouched_for_by_its_import(run):
     shutil.rmtree(run / "manifests")
+    write_json(run / "published/settings.json", {"kept": []})
+    shutil.copy(run / "01_ingest/speeches.parquet", run / "published/scores.parquet")
     vouch_for_import(run, run / "02_dataset/test.jsonl")
     check(run)
-    tamper(run / RATINGS, score=10.0)
-    with pytest.raises(ValueError, match=f"{RATINGS} was changed after import-published"):
+    write_json(run / "published/settings.json", {"kept": ["p001"]})
+    with pytest.raises(ValueError, match=r"published/settings\.json was changed after import-published wrote it"):
         check(run)
 
 
@@ -225,7 +227,7 @@ def hashed_data(notebook):
     {
         "results/codebook.csv": ("08_statistics",),
         "results/paper_tables/table02_scores.csv": LATER,
-        "results/paper_tables/table03_parties.csv": ("01_ingest", *LATER),
+        "results/paper_tables/table03_parties.csv": LATER,
         "corpus/eurovoc/concepts.csv": ("02_dataset",),
         "corpus/eurovoc/microthesauri.csv": ("02_dataset",),
         "results/templates/report.html.j2": ("09_figures",),
@@ -245,7 +247,7 @@ def test_every_data_file_of_the_package_has_a_reader():
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A project of its own: a notebook that imports `one`, which imports `two` relatively; `three` is imported by nobody."""
+    """A project of its own: a notebook that imports `one`, which imports `two`; `three` is imported by nobody."""
     root, room = tmp_path / "project", tmp_path / "project/parliabench_utils/room"
     (root / "notebooks").mkdir(parents=True)
     room.mkdir(parents=True)
@@ -253,7 +255,8 @@ def package(tmp_path, monkeypatch):
     (room.parent / "__init__.py").write_text("")
     (room / "__init__.py").write_text("")
     (room / "one.py").write_text(
-        '"""Docstrings name mine.csv, theirs.yaml."""\nfrom . import two\nRUN = ["-m", "parliabench_utils.room.four"]\n'
+        '"""Docstrings name mine.csv, theirs.yaml."""\n'
+        'from parliabench_utils.room import two\nRUN = ["-m", "parliabench_utils.room.four"]\n'
     )
     (room / "two.py").write_text('FOLDER = "lists"\n')
     (room / "three.py").write_text('FILE = "theirs.yaml"\n')
@@ -265,7 +268,7 @@ def package(tmp_path, monkeypatch):
     return root
 
 
-def test_relative_imports_subprocesses_and_named_folders_are_followed(package):
+def test_imports_subprocesses_and_named_folders_are_followed(package):
     found = {f.name for f in source_files(package / "notebooks/n.py")}
     assert found == {"n.py", "__init__.py", "one.py", "two.py", "four.py", "a.txt", "b.json", "mine.csv", "unnamed.bin"}
 
