@@ -182,7 +182,7 @@ from parliabench_utils.corpus.overview import party_table
 party_table(by_paper_keys(kept))
 
 # %% [markdown]
-# The same in four panels, as Figure 2 has them:
+# Figure 2, of this run:
 
 # %%
 import matplotlib.pyplot as plt
