@@ -91,9 +91,12 @@ print(example.generated_speech)
 # %% [markdown]
 # ## Perplexity: does a language model expect this text?
 #
-# $\mathrm{PPL}(s) = \exp\left(-\frac{1}{n}\sum_i \log p(w_i \mid w_{<i})\right)$. A model that would have written the
-# same gives a low value. It also gives a low value to repetition, so it never stands alone. The signature says which
-# model reads, and with which token a text starts: without one the first word would be scored from nothing.
+# For the words $w_1 \dots w_n$ of a speech $s$ (paper 4.1 (1), first metric):
+#
+# $$ \mathrm{PPL}(s) = \exp\Big(-\frac{1}{n} \sum_{i=1}^{n} \log p(w_i \mid w_{<i})\Big) $$
+#
+# A model that would have written the same gives a low value. It also gives a low value to repetition, so it never stands alone.
+# The signature says which model reads, and with which token a text starts: without one the first word would be scored from nothing.
 
 # %%
 from parliabench_utils.metrics import perplexity
@@ -132,8 +135,11 @@ table.round(1)
 # %% [markdown]
 # ## Distinct-n: how much is said twice?
 #
-# The share of n-grams that differ; Table 2 has n = 2. One repeated phrase lowers it, and so does length: a long
-# speech must say "the hon. Member" again.
+# The share of n-grams that differ (paper 4.1 (1), second metric; Table 2 has pairs of words):
+#
+# $$ \mathrm{Dist}\text{-}n(s) = \frac{|\{\, g : g \text{ is an } n\text{-gram of } s \,\}|}{|s| - n + 1} $$
+#
+# One repeated phrase lowers it, and so does length: a long speech must say "the hon. Member" again.
 
 # %%
 from parliabench_utils.metrics import distinct
@@ -156,7 +162,15 @@ extremes(speeches, "Dist-2")
 #
 # ## Self-BLEU: does a model say the same to everybody?
 #
-# BLEU of each speech against the other speeches of its group; 1 says that nothing is new, so lower is better. The paper
+# BLEU of each speech against the other speeches $G \setminus s$ of its group (paper 4.1 (1), third metric), from the share $p_n$ of
+# its n-grams $g$ that another speech has too, each counted as often as in the speech with most:
+#
+# $$ \text{Self-BLEU}(s) = \mathrm{BLEU}(s, G \setminus s),
+#    \qquad \mathrm{BLEU} = \min\big(1, e^{1 - r/|s|}\big)\,\exp\Big(\frac{1}{N}\sum_{n=1}^{N} \log p_n\Big), $$
+#
+# $$ p_n = \frac{\sum_g \min\big(c_s(g), \max_{r \in G \setminus s} c_r(g)\big)}{\sum_g c_s(g)} $$
+#
+# where $r$ in the exponent is the length nearest to that of $s$. One says that nothing is new, so lower is better. The paper
 # names variants under one prompt; where a prompt has one speech the group is all speeches of the model.
 #
 # The value grows with the size of the group, and it depends on what the others answer. The column that this notebook writes
@@ -189,10 +203,16 @@ extremes(alike, "Self-BLEU")
 #
 # ## GRUEN: grammar, redundancy, focus
 #
-# A sum of three parts, cut at 0 and 1. *Grammar*: how likely each sentence is, and what a classifier of acceptable
-# sentences says. *Redundancy*: minus 0.1 for each sign that two sentences say the same. *Focus*: minus 0.1 for
-# neighbours that have nothing to do with each other. In the published code the last part never fires, and the second
-# grows with the square of a speech's length; ours takes a pair's average unless `gruen_parity` is set.
+# A sum of three parts (paper 4.1 (2), Zhu and Bhat 2020): *grammar* from a language model's loss $\ell$ and the logit $a$ of a
+# classifier of acceptable sentences, means over a speech's sentences; *redundancy* for each sign that two of its $m$ sentences say
+# the same; *focus* for neighbours that have nothing to do with each other.
+#
+# $$ \mathrm{GRUEN}(s) = \min\big(1, \max(0,\; G + R + F)\big), \qquad G = \max\Big(0, \frac{e^{-\ell/2} + a}{8} + \frac{1}{2}\Big) $$
+#
+# $$ R = -0.1 \sum_{i<j} \frac{\mathrm{signs}(i, j)}{m(m-1)/2}, \qquad F = -0.1 \sum_{i} \frac{[\cos(i, i+1) < 0.05]}{m - 1} $$
+#
+# In the published code the last part never fires, and the second is not divided, so that it grows with the square of a speech's
+# length; ours takes a pair's average unless `gruen_parity` is set.
 
 # %%
 from parliabench_utils.metrics import gruen
@@ -224,9 +244,14 @@ loss, logit = judge_of_grammar(sentences)
 score = [gruen.grammar_score(*pair) for pair in zip(loss, logit, strict=True)]
 pd.DataFrame({"sentence": sentences, "loss": loss, "logit": logit, "grammar": score}).round(3)
 
+# %% [markdown]
+# The sum itself, for every speech:
+
 # %%
-parts = per_job(speeches, lambda job: gruen.gruen(job["generated_speech"].tolist(), judge_of_grammar, similarity, p.gruen_parity))
-speeches[gruen.COLUMNS] = parts
+texts = speeches["generated_speech"].tolist()
+speeches[gruen.COLUMNS] = per_job(
+    speeches, lambda job: gruen.gruen(job["generated_speech"].tolist(), judge_of_grammar, similarity, p.gruen_parity)
+)
 by_job(speeches, gruen.COLUMNS)
 
 # %% [markdown]
@@ -241,8 +266,7 @@ extremes(speeches, "GRUEN")
 #
 # ## BERTScore: what members said, piece by piece
 #
-# Each piece of a speech finds its most similar piece in a reference: precision; the other way round: recall; F1 joins
-# them. The references are the corpus's speeches of the same context, chosen by the prompt alone and without its debate
+# The references are the corpus's speeches of the same context, chosen by the prompt alone and without its debate
 # and speaker: the same for every model and for the member who answered it.
 
 # %%
@@ -253,14 +277,21 @@ this_run.note("speeches_by_references", {str(n): int(count) for n, count in coun
 print("speeches by number of references:", counts.to_dict())
 print("first reference of the first prompt:", references[0][0][:300] if references[0] else "none")
 
+# %% [markdown]
+# Each piece $x_i$ of a speech finds its most similar piece $y_j$ in a reference: precision; the other way round: recall (paper 4.1
+# (2), Zhang et al. 2020). The vectors have length one; $u_i$ and $v_j$ are the pieces' weights, which sum to one:
+#
+# $$ P = \sum_i u_i \max_j x_i^\top y_j, \qquad R = \sum_j v_j \max_i x_i^\top y_j, \qquad F_1 = \frac{2PR}{P + R} $$
+#
+# Over several references each takes its highest value.
+
 # %%
 from parliabench_utils.metrics import bertscore
 from parliabench_utils.models.embeddings import TokenEncoder
 
 matcher = TokenEncoder(p.bertscore_encoder, p.bertscore_layer)
-texts = speeches["generated_speech"].tolist()
-settings = {"idf": p.bertscore_idf, "rescale": p.bertscore_rescale, "idf_texts": rarity}
-scores = bertscore.bertscore(texts, references, matcher, **settings)
+weighing = {"idf": p.bertscore_idf, "rescale": p.bertscore_rescale, "idf_texts": rarity}
+scores = bertscore.bertscore(texts, references, matcher, **weighing)
 for column, values in zip(["BERTScore P", "BERTScore R", "BERTScore F1"], scores, strict=True):
     speeches[column] = values
     signatures[column] = bertscore.signature(matcher, p.bertscore_idf, p.bertscore_rescale)
@@ -274,7 +305,7 @@ by_job(speeches, ["BERTScore P", "BERTScore R", "BERTScore F1"])
 ids, by_prompt = sorted(set(speeches["prompt_id"])), dict(zip(speeches["prompt_id"], references, strict=True))
 following = dict(zip(ids, ids[1:] + ids[:1], strict=True))
 others = [by_prompt[following[prompt]] for prompt in speeches["prompt_id"]]
-floor = bertscore.bertscore(texts, others, matcher, **settings)[2]
+floor = bertscore.bertscore(texts, others, matcher, **weighing)[2]
 print(f"F1 against the next prompt's references: {floor.mean():.3f}; its own: {speeches['BERTScore F1'].mean():.3f}")
 
 # %% [markdown]
@@ -286,27 +317,28 @@ extremes(speeches, "BERTScore F1")
 # %% [markdown]
 # ## MoverScore: how far the words have to travel
 #
-# The least total way that the pieces of a speech, weighted by their rarity, must go to become those of a reference; 1
-# / (1 + way), and the mean over the references. The way is an exact optimal transport.
+# The least total way that the pieces of a speech, weighted by their rarity $u_i$, must go to become those of a reference with
+# weights $v_j$ (paper 4.1 (2), Zhao et al. 2019), and the mean over the references:
+#
+# $$ \mathrm{MoverScore} = \frac{1}{1 + \mathrm{EMD}}, \qquad
+#    \mathrm{EMD} = \min_{T \ge 0} \sum_{i,j} T_{ij} \lVert x_i - y_j \rVert, \quad \sum_j T_{ij} = u_i, \quad \sum_i T_{ij} = v_j $$
+#
+# The way is an exact optimal transport.
 
 # %%
 from parliabench_utils.metrics import moverscore
 
-mover = TokenEncoder(p.moverscore_encoder, p.moverscore_layer)
-fixed = rarity if p.moverscore_idf == "references" else None
-settings = {"idf": p.moverscore_idf != "off", "over": p.moverscore_over, "cost": p.moverscore_cost}
-signatures["MoverScore"] = moverscore.signature(mover, **settings, fixed_idf=fixed is not None)
-speeches["MoverScore"] = per_job(
-    speeches,
-    lambda job: moverscore.moverscore(
-        job["generated_speech"].tolist(),
-        [references[i] for i in job.index],
-        mover,
-        **settings,
-        idf_texts=fixed,
-        n_threads=p.n_threads,
-    ),
-)
+mover, fixed = TokenEncoder(p.moverscore_encoder, p.moverscore_layer), rarity if p.moverscore_idf == "references" else None
+way = {"idf": p.moverscore_idf != "off", "over": p.moverscore_over, "cost": p.moverscore_cost}
+signatures["MoverScore"] = moverscore.signature(mover, **way, fixed_idf=fixed is not None)
+
+
+def move(job):
+    own, chosen = job["generated_speech"].tolist(), [references[i] for i in job.index]
+    return moverscore.moverscore(own, chosen, mover, **way, idf_texts=fixed, n_threads=p.n_threads)
+
+
+speeches["MoverScore"] = per_job(speeches, move)
 by_job(speeches, ["MoverScore"])
 
 # %%
@@ -320,14 +352,9 @@ extremes(speeches, "MoverScore")
 # only a part:
 
 # %%
-cut = pd.DataFrame(
-    {
-        "PPL": speeches["n_words"] > p.max_words,
-        "GRUEN": gruen.truncated(texts, judge_of_grammar, p.gruen_parity),
-        "BERTScore": matcher.truncated(texts),
-        "MoverScore": mover.truncated(texts),
-    }
-)
+of_grammar = gruen.truncated(texts, judge_of_grammar, p.gruen_parity)
+seen = {"PPL": speeches["n_words"] > p.max_words, "GRUEN": of_grammar}
+cut = pd.DataFrame(seen | {"BERTScore": matcher.truncated(texts), "MoverScore": mover.truncated(texts)})
 speeches[[f"truncated {metric}" for metric in cut]] = cut.astype(int)
 speeches["n_truncated"] = cut.sum(axis=1)
 cut.groupby([speeches["model"], speeches["type"]], sort=False).mean().round(3)
@@ -370,19 +397,17 @@ rank_correlations(speeches, [*shown, "n_words"])[0].round(2)
 from parliabench_utils.metrics.speeches import correlations, write_scores
 from parliabench_utils.run.artefacts import write_csv
 
-columns = [
-    *(f"Dist-{n}" for n in (1, 2, 3, 4)),
-    "Self-BLEU",
-    "GRUEN",
-    "GRUEN_grammar",
-    "GRUEN_redundancy",
-    "GRUEN_focus",
-]
-columns = ["PPL", *columns, "BERTScore P", "BERTScore R", "BERTScore F1", "MoverScore", "n_tokens", "n_truncated"]
+dist, parts = [f"Dist-{n}" for n in (1, 2, 3, 4)], gruen.COLUMNS[:-1]
+columns = ["PPL", *dist, "Self-BLEU", *parts, "BERTScore P", "BERTScore R", "BERTScore F1", "MoverScore", "n_tokens", "n_truncated"]
 columns += [f"truncated {metric}" for metric in cut]
 write_scores(this_run, speeches, columns, signatures)
 if this_run.writes_summary:
     write_csv(this_run.stage_folder() / "summary/correlations.csv", correlations(speeches, [*shown, "n_words"]))
+
+# %% [markdown]
+# What the manifest keeps beside the files:
+
+# %%
 this_run.note("signatures", signatures)
 this_run.note("undefined", speeches[columns].isna().sum().loc[lambda n: n > 0].to_dict())
 this_run.note("truncated", {metric: int(count) for metric, count in cut.sum().items()})
