@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from parliabench_utils.corpus import overview
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.models.specs import read_model_spec
 from parliabench_utils.results.paper import PAPER_MODELS, PAPER_TABLES, published
@@ -26,7 +27,7 @@ from parliabench_utils.results.robustness import ALL, CROSSED, ORDERS
 from parliabench_utils.results.scores import ESTIMANDS, HUMAN, SMALL_GROUP, cell_means
 from parliabench_utils.results.statistics import CONTEXTS, DEFINITION, left_out, verdict
 from parliabench_utils.run.artefacts import printable, read_csv, read_jsonl, write_csv, write_json, write_parquet, write_text
-from parliabench_utils.run.params import read_profile
+from parliabench_utils.run.params import FOR_ALL, read_profile
 from parliabench_utils.run.project import project_root
 from parliabench_utils.run.record import file_hash, name_in_manifest
 
@@ -216,6 +217,8 @@ def undescribed(folder: Path) -> list[tuple[str, str]]:
     found = []
     for path in sorted([*folder.rglob("*.csv"), *folder.rglob("*.parquet")]):
         name = path.relative_to(folder).as_posix()
+        if name.startswith(("studies/", "published/")):  # a study explains its own; published scores are in 08's frame again
+            continue
         columns = read_csv(path, nrows=0).columns if path.suffix == ".csv" else pyarrow.parquet.read_schema(path).names
         found += [(name, column) for column in columns if describe(name, column) is None]
     return found
@@ -440,20 +443,11 @@ def table01() -> Table:
 
 def table03(dataset: pd.DataFrame, inputs: Inputs) -> Table:
     """Speeches, speakers and years of each affiliation of this run, the paper's counts beside them."""
-    years = pd.to_datetime(dataset["date"]).dt.year.astype("Int64")
-    grouped = dataset.assign(year=years).groupby("Party")
-    data = grouped.agg(
-        orientation=("Political Orientation", lambda s: " / ".join(sorted(set(s)))),
-        speeches=("speech_id", "count"),
-        speakers=("speaker_id", "nunique"),
-        first_year=("year", "min"),
-        last_year=("year", "max"),
-    ).reset_index(names="party")
+    data = overview.party_table(dataset)
     paper = published(3)[["party", "speeches", "speakers"]]
     data = data.merge(paper.rename(columns=lambda c: c if c == "party" else f"published_{c}"), on="party", how="left")
     for what in ("speeches", "speakers"):
         data[f"difference_{what}"] = data[what] - data[f"published_{what}"]
-    data = data.sort_values(["speeches", "party"], ascending=[False, True], ignore_index=True)
     same = data["first_year"].astype(str) + "–" + data["last_year"].astype(str)
     display = printed(
         data,
@@ -471,8 +465,7 @@ def table03(dataset: pd.DataFrame, inputs: Inputs) -> Table:
 
 def table04(dataset: pd.DataFrame, inputs: Inputs) -> Table:
     """CAP category to EuroVoc domain with the number of speeches of this run; all 22 categories."""
-    counted = dataset.assign(cap_topic=dataset["cap_topic"].fillna("(none)"))
-    counts = counted.groupby(["cap_topic", "Topic", "topic_method"]).size().rename("speeches").reset_index()
+    counts = overview.topic_table(dataset)
     paper = published(4).rename(columns={"eurovoc_domain": "published_domain", "method": "published_method"})
     data = paper.drop(columns="rationale").merge(counts, left_on="cap_category", right_on="cap_topic", how="outer")
     data["cap_category"] = data["cap_category"].fillna(data.pop("cap_topic"))
@@ -535,8 +528,7 @@ def training_tables(folder: Path) -> tuple[Table, Table]:
     paper = read_profile("03_finetune", "paper")
     manifests = sorted((folder / "manifests").glob("03_finetune*.json"))
     ours = json.loads(manifests[0].read_text(encoding="utf-8"))["parameters"] if manifests else dict.fromkeys(paper)
-    common = set(read_profile("06_political_alignment", "paper")) & set(read_profile("07_judge", "paper"))  # with those of a job
-    keys = [key for key in paper if key not in common]
+    keys = [key for key in paper if key not in (*FOR_ALL, "data_root", "offline")]
     lora = [key for key in keys if key.startswith("lora")]
     rest = [key for key in keys if key not in lora]
     source = (project_root() / "params/paper/03_finetune.yaml",)

@@ -66,7 +66,8 @@ class Run:
 
     def stage_folder(self, stage: str | None = None) -> Path:
         """The folder of a stage; this stage's own, made if need be, without an argument."""
-        folder = self.folder / (stage or self.stage)
+        own = self.stage if self.stage in stages.STAGES else f"studies/{self.stage}"
+        folder = self.folder / (stage or own)
         if stage is None:
             folder.mkdir(parents=True, exist_ok=True)
         return folder

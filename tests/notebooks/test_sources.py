@@ -7,18 +7,19 @@ import jupytext
 import pytest
 import yaml
 
-from parliabench_utils.run.params import RULES, parameters_cell, read_profile, resolve
+from parliabench_utils.run.params import RULES, notebook_path, parameters_cell, read_profile, resolve
 from parliabench_utils.run.stages import STAGES
 from tests.conftest import ROOT
 
 PROFILES = ("demo", "small", "paper")
 SHARED = ("run", "profile", "seed", "data_root", "models", "types", "n_threads", "offline")  # the keys of common.yaml
+STUDIES = sorted(path.stem for path in (ROOT / "notebooks/studies").glob("*.py"))
 LONGEST_CELL = 25
 COURSE_CELLS_ONLY = ("!", "%pip", "%conda")
 
 
 def source(name):
-    return jupytext.read(ROOT / "notebooks" / f"{name}.py")
+    return jupytext.read(notebook_path(name))
 
 
 def code_cells(name):
@@ -46,6 +47,12 @@ def test_the_cell_is_the_demo_and_holds_to_its_own_rules(name):
     assert cell_parameters(name) == parameters_cell(ROOT / "notebooks" / f"{name}.py") == resolve(name, "demo", {}).model_dump()
     assert set(RULES[name]) <= set(cell_parameters(name))
     assert set(SHARED) <= set(cell_parameters(name))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_has_the_shared_parameters_only(name):
+    assert set(cell_parameters(name)) == set(SHARED)
+    assert cell_parameters(name) == resolve(name, "demo", {}).model_dump()
 
 
 def test_the_demo_has_no_files_but_one_that_names_it():
@@ -91,7 +98,7 @@ def test_parameter_files_are_flat(profile, name):
         assert all(isinstance(item, str | int | float | bool | None) for item in items), f"{profile}/{name}.yaml: {key}"
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", [*STAGES, *STUDIES])
 def test_first_cells_and_last_line(name):
     cells = source(name).cells
     assert cells[0].cell_type == "markdown"
@@ -139,7 +146,7 @@ def test_what_binds_no_name(source):
     assert "run" not in bound_names(source)
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", [*STAGES, *STUDIES])
 def test_no_cell_overwrites_a_parameter(name):
     parameters = set(cell_parameters(name))
     for cell in code_cells(name):
@@ -147,7 +154,7 @@ def test_no_cell_overwrites_a_parameter(name):
             assert not bound_names(cell.source) & parameters, cell.source
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", [*STAGES, *STUDIES])
 def test_cells_are_short_and_hold_no_classes_or_installs(name):
     for cell in code_cells(name):
         if "parameters" in cell.metadata.get("tags", []):
@@ -160,17 +167,16 @@ def test_cells_are_short_and_hold_no_classes_or_installs(name):
         assert all(n.end_lineno - n.lineno < 12 for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", [*STAGES, *STUDIES])
 def test_most_code_cells_follow_prose(name):
     kinds = [cell.cell_type for cell in source(name).cells]
     code = [i for i, kind in enumerate(kinds) if kind == "code"]
     assert sum(kinds[i - 1] == "markdown" for i in code) >= 0.7 * len(code)
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", [*STAGES, *STUDIES])
 def test_a_round_trip_through_jupytext_changes_nothing(name):
-    path = ROOT / "notebooks" / f"{name}.py"
-    notebook = jupytext.read(path)
+    notebook = source(name)
     again = jupytext.reads(jupytext.writes(notebook, fmt="ipynb"), fmt="ipynb")
     before = [(c.cell_type, c.source, c.metadata.get("tags")) for c in notebook.cells]
     assert [(c.cell_type, c.source, c.metadata.get("tags")) for c in again.cells] == before
@@ -206,7 +212,7 @@ def values_of_nouns(profiles):
 
 def prose():
     """Every sentence that people read: notebooks' text and comments of their parameters, parameter files' comments, the guides."""
-    for name in STAGES:
+    for name in [*STAGES, *STUDIES]:
         for cell in source(name).cells:
             if cell.cell_type == "markdown":
                 yield from ((f"{name}.py", text) for text in sentences(cell.source))
