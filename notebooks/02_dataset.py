@@ -112,12 +112,12 @@ kept, dropped = drop_without_topic(assign_topics(kept, classifier, p.classify_al
 kept.groupby("topic_method").agg(speeches=("topic", "size"), domains=("topic", "nunique"), mean_score=("topic_score", "mean"))
 
 # %% [markdown]
-# Table 4 as run: how many speeches each category has and, where the classifier decided, the two domains that it chose most.
+# Table 4 as run: which way the speeches of each category went, and how many.
 
 # %%
-from parliabench_utils.corpus.overview import topic_table
+from parliabench_utils.corpus.overview import by_paper_keys, topic_table
 
-topic_table(kept)
+topic_table(by_paper_keys(kept))
 
 # %% [markdown]
 # How far can the classifier be trusted? Where there is a direct mapping we can ask it for its own opinion. Rows are what Table 4
@@ -156,16 +156,18 @@ dataset_numbers(kept, speeches.attrs)
 # %%
 from parliabench_utils.corpus.overview import party_table
 
-party_table(kept, speeches.attrs)
+party_table(by_paper_keys(kept))
 
 # %%
+import matplotlib.pyplot as plt
+
 from parliabench_utils.corpus.overview import draw_dataset
 
-figure = draw_dataset(kept)
+drawn = draw_dataset(by_paper_keys(kept), plt.figure(figsize=(11, 9), layout="constrained"))
 
 # %% [markdown]
-# (a) Many short speeches, few long ones, as in the paper. (b) to (d) show what this corpus talks about, from where on the scale, and
-# when. Notebook 09 draws the final figure.
+# (a) Many short speeches, few long ones, as in the paper. (b) to (d) show when they were given, what they are about, and from where
+# on the scale. Notebook 09 draws the final figure.
 #
 # ## The split
 #

@@ -42,20 +42,20 @@ this_run = start("09_figures", globals())
 # Figure 1 is drawn from the workflow's own graph: which notebook waits for which.
 
 # %%
-from IPython.display import Image
+from pathlib import Path
 
-from parliabench_utils.results import figures, tables
-from parliabench_utils.run.project import project_root
+from parliabench_utils.results.figures import fig1, fig2, fig3, fig4, fig5, fig6, fig7, fig8, s1, s2, s3, s4, show
+from parliabench_utils.run.stages import __file__ as stages
 
-stages = (project_root() / "parliabench_utils/run/stages.py",)
-Image(figures.write_figure(figures.fig1(this_run.params.profile, stages), this_run.folder), width=900)
+show(fig1(this_run.params.profile, (Path(stages),)), this_run.folder)
 
 # %% [markdown]
 # Figure 2: how long speeches are, what they are about, who gives them, and when.
 
 # %%
-dataset = tables.read_dataset(this_run.folder)
-Image(figures.write_figure(figures.fig2(dataset, tables.dataset_files(this_run.folder)), this_run.folder), width=900)
+from parliabench_utils.results.tables import dataset_files, read_dataset
+
+show(fig2(read_dataset(this_run.folder), dataset_files(this_run.folder)), this_run.folder)
 
 # %% [markdown]
 # Most speeches are short, a few topics take most of the speeches, and the parties are far from equal in number. That is why
@@ -76,22 +76,21 @@ statistics = this_run.stage_folder("08_statistics")
 
 # %%
 source = statistics / "category_changes.csv"
-Image(figures.write_figure(figures.fig3(read_csv(source), names, note, (source,)), this_run.folder), width=480)
+show(fig3(read_csv(source), names, note, (source,)), this_run.folder)
 
 # %% [markdown]
 # A point right of zero is a gain; an interval that crosses zero is no finding. Metric by metric:
 
 # %%
 source = statistics / "comparison.csv"
-Image(figures.write_figure(figures.s2(read_csv(source), names, note, (source,)), this_run.folder), width=480)
+show(s2(read_csv(source), names, note, (source,)), this_run.folder)
 
 # %% [markdown]
 # ## Parties (Figures 4 and 5)
 
 # %%
 source = this_run.folder / "tables/table08.csv"
-parties = figures.alignment_heatmap("fig4", "Party Align by party", read_csv(source), "Party", note, (source,))
-Image(figures.write_figure(parties, this_run.folder), width=480)
+show(fig4(read_csv(source), note, (source,)), this_run.folder)
 
 # %% [markdown]
 # Compare each model's column with the one of the members' own speeches: a model cannot be expected to sound more like a party than
@@ -101,24 +100,21 @@ Image(figures.write_figure(parties, this_run.folder), width=480)
 
 # %%
 source = this_run.folder / "tables/table09.csv"
-hard = figures.difficulty_bars("fig5", "Parties by difficulty", read_csv(source), note, (source,))
-Image(figures.write_figure(hard, this_run.folder), width=480)
+show(fig5(read_csv(source), note, (source,)), this_run.folder)
 
 # %% [markdown]
 # ## Topics (Figures 6 and 7)
 
 # %%
 source = this_run.folder / "tables/table11.csv"
-topics = figures.alignment_heatmap("fig6", "Party Align by topic", read_csv(source), "Topic", note, (source,))
-Image(figures.write_figure(topics, this_run.folder), width=480)
+show(fig6(read_csv(source), note, (source,)), this_run.folder)
 
 # %% [markdown]
 # The same question for topics:
 
 # %%
 source = statistics / "topic_difficulty.csv"
-hard = figures.difficulty_bars("fig7", "Topics by difficulty", read_csv(source), note, (source,))
-Image(figures.write_figure(hard, this_run.folder), width=480)
+show(fig7(read_csv(source), note, (source,)), this_run.folder)
 
 # %% [markdown]
 # ## Orientations and stability (Figures 8 and s1)
@@ -129,15 +125,14 @@ from parliabench_utils.results.scores import compared_rows, generated
 
 source = statistics / "scores.parquet"
 rows = compared_rows(pd.read_parquet(source))
-orientations = figures.fig8(rows, names, note, (source,), estimand_of(this_run.folder))
-Image(figures.write_figure(orientations, this_run.folder), width=900)
+show(fig8(rows, names, note, (source,), estimand_of(this_run.folder)), this_run.folder)
 
 # %% [markdown]
 # Stability asks how even a model is over such groups. Read the points against the black mark, not against 100.
 
 # %%
 source = statistics / "stability.csv"
-Image(figures.write_figure(figures.s1(read_csv(source), names, note, (source,)), this_run.folder), width=480)
+show(s1(read_csv(source), names, note, (source,)), this_run.folder)
 
 # %% [markdown]
 # The black mark is what chance alone gives with groups of these sizes.
@@ -146,7 +141,7 @@ Image(figures.write_figure(figures.s1(read_csv(source), names, note, (source,)),
 
 # %%
 source = statistics / "correlations.csv"
-Image(figures.write_figure(figures.s3(read_csv(source), note, (source,)), this_run.folder), width=900)
+show(s3(read_csv(source), note, (source,)), this_run.folder)
 
 # %% [markdown]
 # Each correlation is taken within a set and averaged. Agreement among dimensions may only mean that one mood colours all six. The
@@ -154,7 +149,7 @@ Image(figures.write_figure(figures.s3(read_csv(source), note, (source,)), this_r
 
 # %%
 source = statistics / "human_preference.csv"
-Image(figures.write_figure(figures.s4(read_csv(source), note, (source,)), this_run.folder), width=480)
+show(s4(read_csv(source), note, (source,)), this_run.folder)
 
 # %% [markdown]
 # A metric whose interval crosses the dashed line cannot tell a member's speech from a model's.

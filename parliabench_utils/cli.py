@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from parliabench_utils.run.artefacts import without_credentials
-from parliabench_utils.run.params import SCHEMAS, Common, parse_setting
+from parliabench_utils.run.params import RULES, parse_setting, plain_name
 from parliabench_utils.run.project import lend_home
 from parliabench_utils.run.runner import StageFailed, Stopped, run_notebook
 
@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m parliabench_utils", description="ParliaBench")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="run one notebook headlessly, or skip it when its outputs are valid")
-    run.add_argument("notebook", help=f"one of {', '.join(SCHEMAS)}")
+    run.add_argument("notebook", help=f"one of {', '.join(RULES)}")
     run.add_argument("--profile", default="demo", help="folder of params/ (default: demo)")
     run.add_argument("--run", help="name of the folder under outputs/ (default: the profile's name)")
     run.add_argument("--model", help="only this model (03 to 07)")
@@ -113,7 +113,7 @@ def _annotate(options: argparse.Namespace) -> None:
     from parliabench_utils.results.annotation import read_annotation, write_annotation
     from parliabench_utils.run.project import outputs_root
 
-    folder = outputs_root() / Common(run=options.run).run
+    folder = outputs_root() / plain_name(options.run)
     if options.read:
         print(read_annotation(folder, options.read).round(3).set_index("dimension").T.to_string())
         return
@@ -125,7 +125,7 @@ def _import_published(options: argparse.Namespace) -> None:
     from parliabench_utils.results.release import import_published
     from parliabench_utils.run.project import outputs_root
 
-    folder = outputs_root() / Common(run=options.run).run
+    folder = outputs_root() / plain_name(options.run)
     scores = import_published(options.file, folder)
     print(f"{len(scores):,} speeches to {scores['prompt_id'].nunique():,} prompts are in {folder}")
     if scores.attrs["ignored"]:
@@ -137,7 +137,7 @@ def _report(options: argparse.Namespace) -> None:
     from parliabench_utils.run.project import outputs_root
     from parliabench_utils.run.record import check_inputs
 
-    folder = outputs_root() / Common(run=options.run).run
+    folder = outputs_root() / plain_name(options.run)
     printed = headline(folder)
     check_inputs("report", [folder / "tables/table02.csv", folder / "report.html"], folder)
     print(printed)

@@ -1,6 +1,8 @@
 """House rules that a machine can check: docstrings, direction of imports, no work at import."""
 
 import ast
+import re
+import statistics
 from graphlib import TopologicalSorter
 
 import pytest
@@ -67,3 +69,32 @@ def test_arrows_run_one_way(path):
 def test_no_circle():
     """Not even through late imports: TopologicalSorter names the modules of a circle."""
     list(TopologicalSorter(IMPORTS).static_order())
+
+
+def test_no_module_serves_one_other_alone():
+    """Whatever one module of the package alone imports belongs into it; notebooks and the command line are readers of their own."""
+    users = {path: {other for other in MODULES if path in IMPORTS[other]} for path in MODULES}
+    for notebook in (ROOT / "notebooks").rglob("*.py"):
+        for path in imports(notebook):
+            users.setdefault(path, set()).add(notebook)
+    alone = {path: found for path, found in users.items() if path.name != "__init__.py" and len(found) == 1}
+    assert not [
+        path for path, (user,) in alone.items() if PACKAGE in user.parents and user.name != "cli.py" and path.name != "cli.py"
+    ]
+
+
+def test_the_package_stays_thin():
+    lines = {path: path.read_text(encoding="utf-8").count("\n") for path in MODULES}
+    functions = [n for path in MODULES for n in ast.walk(tree(path)) if isinstance(n, ast.FunctionDef)]
+    assert len(lines) <= 55
+    assert sum(lines.values()) <= 13_000
+    assert statistics.median(n.end_lineno - n.lineno + 1 for n in functions) <= 10
+
+
+def test_the_page_on_architecture_names_every_file():
+    text = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+    package = text.partition("## The package")[2]
+    named = [(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\((\.\./parliabench_utils/[^)]+\.py)\)", package)]
+    assert sorted(named) == [path for path in MODULES if not path.name.startswith("__")]
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (ROOT / "docs" / link).exists(), link

@@ -381,8 +381,11 @@ def write_card(
 
     `facts` are counts by name, `parameters` those of notebook 02, `corpus` what `read_corpus` says of its root (title, edition).
     """
-    from parliabench_utils.corpus.overview import party_table
+    from parliabench_utils.corpus.overview import by_paper_keys, party_table
 
+    parties = party_table(by_paper_keys(kept))
+    years = zip(parties.pop("first_year"), parties.pop("last_year"), strict=True)
+    parties["active_period"] = [f"{a}" if a == b else f"{a}–{b}" for a, b in years]
     made_with = {key: value for key, value in parameters.items() if key not in NOT_OF_THE_DATA}
     methods = [f"- `{name}`: {_METHODS[name]}" for name in sorted(kept["topic_method"].unique())]
     parts = [
@@ -390,7 +393,7 @@ def write_card(
         "# Parliamentary speeches in ParliaBench's format\n",
         _summary(kept, corpus),
         "## Numbers\n" + _table(("what", "value"), facts.items()),
-        "## Affiliations\n" + _table(party_table(kept).columns, party_table(kept).itertuples(index=False)),
+        "## Affiliations\n" + _table(parties.columns, parties.itertuples(index=False)),
         "Party is the speaker's on the day of the speech, orientation the party's in the corpus.\n",
         "## Topics\n`Topic` is one of EuroVoc's 21 domains. `topic_method` says how it was found, `topic_score` how surely:\n",
         "\n".join(methods) + "\n",

@@ -1,6 +1,6 @@
-"""What notebooks 01 and 02 show: a piece of TEI, one person's parties, examples of each rule, Tables 3 and 4, Figure 2.
+"""What notebooks 01 and 02 show, and Tables 3 and 4 and Figure 2 as counted and drawn for them and for the report.
 
->>> draw_dataset(kept)          # doctest: +SKIP
+>>> party_table(dataset)          # doctest: +SKIP
 """
 
 import re
@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parliabench_utils.corpus import cleaning
-from parliabench_utils.corpus.people import ORIENTATION_SCALE, Person
-from parliabench_utils.corpus.topics import CAP_TO_EUROVOC, EUROVOC_DOMAINS, UNREACHABLE
+from parliabench_utils.corpus.people import ORIENTATION_SCALE, UNKNOWN_ORIENTATION, Person
+from parliabench_utils.corpus.topics import UNREACHABLE
 from parliabench_utils.corpus.xml import TEI, CorpusError, read_xml
 
 if TYPE_CHECKING:
     import pandas as pd
     from lxml import etree
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-PAPER_TABLE_3 = Path(__file__).parents[1] / "results/paper_tables/table03_parties.csv"
+INK, GREY, PALE, BAR, PALE_BAR = "#222222", "#6B6B6B", "#E4E4E4", "#4C78A8", "#D3DEEA"
+SMALL = 6  # points; no text of a figure is smaller
+ORIENTATIONS = (*ORIENTATION_SCALE, UNKNOWN_ORIENTATION)  # left to right
 
 
 def debate_xml(files: Iterable[Path], n_utterances: int = 2, max_chars: int = 220) -> str:
@@ -137,114 +140,126 @@ def dataset_numbers(kept: "pd.DataFrame", corpus: Mapping[str, Any]) -> "pd.Data
     lengths = [round(float(value), 1) for value in (words.mean(), words.median(), words.std())]
     shares = [round(float(houses.get(name, 0)), 2) for name in ("House of Commons", "House of Lords")]
     ours = [len(kept), kept["speaker_id"].nunique(), str(days.min()), str(days.max()), *lengths, *shares]
-    names = (
-        "speeches",
-        "speakers",
-        "first day",
-        "last day",
-        "mean words",
-        "median words",
-        "sd of words",
-        "Commons",
-        "Lords",
-    )
+    names = ["speeches", "speakers", "first day", "last day", "mean words", "median words", "sd of words", "Commons", "Lords"]
     table = pd.DataFrame({"this run": pd.Series(ours, index=names, dtype=object)})
     return table.assign(paper=list(_PAPER)) if is_paper_corpus(corpus) else table
 
 
-def party_table(kept: "pd.DataFrame", corpus: Mapping[str, Any] | None = None) -> "pd.DataFrame":
-    """Return Table 3 as run: party, orientation, speeches, speakers, active period (years of its speeches).
+def by_paper_keys(kept: "pd.DataFrame") -> "pd.DataFrame":
+    """The kept speeches under the paper's keys, as the data set has them."""
+    return kept.rename(columns={"party": "Party", "topic": "Topic", "orientation": "Political Orientation", "house": "House"})
 
-    With the paper's own corpus, the paper's speeches and speakers stand beside them.
+
+def party_table(dataset: "pd.DataFrame") -> "pd.DataFrame":
+    """Table 3 of a run: party, orientation, speeches, speakers, first_year, last_year, the largest party first.
+
+    `dataset` has the paper's keys (`Party`, `Political Orientation`), `speech_id`, `speaker_id` and `date`.
     """
     import pandas as pd
 
-    groups = kept.assign(year=kept["date"].dt.year).groupby("party")
-    table = groups.agg(
-        orientation=("orientation", "first"),
-        speeches=("speech_id", "size"),
-        speakers=("speaker_id", "nunique"),
-        first=("year", "min"),
-        last=("year", "max"),
+    years = pd.to_datetime(dataset["date"]).dt.year.astype("Int64")
+    table = (
+        dataset.assign(year=years)
+        .groupby("Party")
+        .agg(
+            orientation=("Political Orientation", lambda s: " / ".join(sorted(set(s)))),
+            speeches=("speech_id", "count"),
+            speakers=("speaker_id", "nunique"),
+            first_year=("year", "min"),
+            last_year=("year", "max"),
+        )
     )
-    years = zip(table.pop("first"), table.pop("last"), strict=True)
-    table["active_period"] = [f"{a}" if a == b else f"{a}–{b}" for a, b in years]
-    if corpus and is_paper_corpus(corpus):
-        published = pd.read_csv(PAPER_TABLE_3, index_col="party")[["speeches", "speakers"]]
-        table = table.join(published.add_suffix("_paper"))
-    return table.sort_values("speeches", ascending=False, kind="stable").reset_index()
+    table = table.reset_index(names="party")
+    return table.sort_values(["speeches", "party"], ascending=[False, True], ignore_index=True)
 
 
-def topic_table(kept: "pd.DataFrame") -> "pd.DataFrame":
-    """Return Table 4 as run: each CAP category, its direct domain if it has one, speeches, and the two commonest domains.
-
-    Speeches to which the corpus gives no topic are a row of their own, the last.
-    """
-    import pandas as pd
-
-    topics, rows = kept["cap_topic"].fillna("(none)"), []
-    for name, domain in {**CAP_TO_EUROVOC, "(none)": None}.items():
-        found = kept.loc[topics == name, "topic"].value_counts()
-        shown = ", ".join(f"{topic} {n}" for topic, n in found.head(2).items())
-        rows.append((name, domain or "—", "direct" if domain else "automated", found.sum(), shown))
-    return pd.DataFrame(rows, columns=["cap_category", "eurovoc_domain", "method", "speeches", "domains_found"])
+def topic_table(dataset: "pd.DataFrame") -> "pd.DataFrame":
+    """Table 4 of a run: cap_topic (`(none)` where the corpus has none), Topic, topic_method, and how many speeches went that way."""
+    counted = dataset.assign(cap_topic=dataset["cap_topic"].fillna("(none)"))
+    return counted.groupby(["cap_topic", "Topic", "topic_method"]).size().rename("speeches").reset_index()
 
 
 def draw_confusion(counts: "pd.DataFrame") -> "Figure":
-    """Return `topics.confusion` as a heat map: counts as numbers, shares of the row as shades, a line before the unreachable."""
+    """`topics.confusion` as a heat map: counts as numbers, shares of the row as shades, a line before the unreachable."""
     import matplotlib.pyplot as plt
+    import seaborn
 
     figure, ax = plt.subplots(figsize=(11, 1.8 + 0.36 * len(counts)), layout="constrained")
     shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
-    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for (row, column), n in np.ndenumerate(counts.to_numpy()):
-        if n:
-            ax.text(
-                column,
-                row,
-                f"{n}",
-                ha="center",
-                va="center",
-                color="white" if shares.iat[row, column] > 0.5 else "black",
-            )
-    ax.set_xticks(range(counts.shape[1]), counts.columns, rotation=40, ha="right")
-    ax.set_yticks(range(len(counts)), counts.index)
-    ax.axvline(counts.shape[1] - len(UNREACHABLE) - 0.5, color="#c44e52")
+    shown = counts.astype(str).where(counts > 0, "")
+    seaborn.heatmap(
+        shares, ax=ax, cmap="Blues", vmin=0, vmax=1, annot=shown, fmt="", cbar=False, xticklabels=True, yticklabels=True
+    )
+    ax.tick_params(axis="y", rotation=0)
+    ax.set_xticks(ax.get_xticks(), counts.columns, rotation=40, ha="right")
+    ax.axvline(counts.shape[1] - len(UNREACHABLE), color="#c44e52")
     ax.set(xlabel="classifier", ylabel="Table 4")
     return figure
 
 
-def draw_dataset(kept: "pd.DataFrame") -> "Figure":
-    """Return Figure 2: speech length, topics, orientations, and speeches over time, of the kept speeches."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained")
-    _draw_lengths(axes[0, 0], kept["n_words"])
-    _draw_bars(axes[0, 1], kept["topic"].value_counts().reindex(EUROVOC_DOMAINS).dropna().sort_values(), "(b) Topics")
-    order = [name for name in (*ORIENTATION_SCALE, "Unknown") if (kept["orientation"] == name).any()]
-    _draw_bars(axes[1, 0], kept["orientation"].value_counts().reindex(order)[::-1], "(c) Political orientation")
-    _draw_time(axes[1, 1], kept["date"])
-    return figure
+def topic_counts(dataset: "pd.DataFrame") -> "pd.Series":
+    """Speeches by topic, the commonest last."""
+    return dataset["Topic"].value_counts().sort_index().sort_values(kind="stable")
 
 
-def _draw_lengths(ax, n_words: "pd.Series") -> None:
-    ax.hist(n_words, bins=40, color="#4c72b0")
-    ax.axvline(n_words.median(), color="#c44e52", label=f"median {n_words.median():.0f}")
-    ax.axvline(n_words.mean(), color="#c44e52", linestyle="--", label=f"mean {n_words.mean():.0f}")
-    ax.set(title="(a) Speech length", xlabel="words", ylabel="speeches")
-    ax.legend(frameon=False)
+def dataset_height(dataset: "pd.DataFrame") -> float:
+    """Inches that Figure 2 needs for its topics."""
+    return 2.2 + max(1.4, 0.17 * dataset["Topic"].nunique() + 0.7)
 
 
-def _draw_bars(ax, counts: "pd.Series", title: str) -> None:
-    ax.barh(counts.index, counts.to_numpy(), color="#4c72b0")
-    ax.set(title=title, xlabel="speeches")
-    ax.tick_params(axis="y", labelsize=8)
+def draw_dataset(dataset: "pd.DataFrame", figure: "Figure") -> "pd.DataFrame":
+    """Figure 2: words a speech, speeches a year and House, topics, orientations from left to right; returns what is drawn.
+
+    `dataset` has the paper's keys, `n_words` and `date`.
+    """
+    import pandas as pd
+
+    upper, lower = figure.subfigures(2, 1, height_ratios=[2.1, dataset_height(dataset) - 2.2])
+    (length, year), (topic, orientation) = upper.subplots(1, 2), lower.subplots(1, 2)
+    placed = dataset["Political Orientation"].value_counts()
+    placed = placed.reindex([o for o in ORIENTATIONS if o in placed.index][::-1])
+    panels = [_lengths(length, dataset["n_words"]), _years(year, dataset), _bars(topic, topic_counts(dataset), "c", "Topics")]
+    return pd.concat([*panels, _bars(orientation, placed, "d", "Orientation")], ignore_index=True)
 
 
-def _draw_time(ax, dates: "pd.Series") -> None:
-    """By month when the corpus covers more than a year, by day when it covers less."""
-    by_month = (dates.max() - dates.min()).days > 366
-    counts = dates.dt.to_period("M" if by_month else "D").value_counts().sort_index()
-    ax.bar(counts.index.to_timestamp(), counts.to_numpy(), width=25 if by_month else 0.8, color="#4c72b0")
-    ax.set(title="(d) Over time", ylabel=f"speeches a {'month' if by_month else 'sitting day'}")
-    ax.tick_params(axis="x", rotation=30)
+def _lengths(axes: "Axes", words: "pd.Series") -> "pd.DataFrame":
+    import pandas as pd
+
+    counts, edges = np.histogram(words, bins=min(40, max(8, int(len(words) ** 0.5))))
+    axes.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=BAR, edgecolor="white", linewidth=0.4)
+    axes.axvline(words.median(), color=INK, lw=1, ls="--")
+    axes.text(words.median(), counts.max() * 1.02, f" median {words.median():.0f}", va="bottom", fontsize=7)
+    axes.set(title="(a) Speech length", xlabel="words", ylabel="speeches", ylim=(0, counts.max() * 1.15))
+    axes.grid(axis="y")
+    return pd.DataFrame({"panel": "a", "group": edges[:-1].round(1).astype(str), "house": "", "speeches": counts})
+
+
+def _bars(axes: "Axes", counts: "pd.Series", letter: str, title: str) -> "pd.DataFrame":
+    import pandas as pd
+
+    axes.barh(range(len(counts)), counts.to_numpy(), color=BAR, height=0.72)
+    axes.set_yticks(range(len(counts)), counts.index)
+    for position, value in enumerate(counts):
+        axes.text(value, position, f" {value:,}", va="center", fontsize=SMALL + 0.3, color=GREY)
+    axes.set(title=f"({letter}) {title}", xlabel="speeches", xlim=(0, counts.max() * 1.15), ylim=(-0.6, len(counts) - 0.4))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    return pd.DataFrame({"panel": letter, "group": counts.index, "house": "", "speeches": counts.to_numpy()})
+
+
+def _years(axes: "Axes", dataset: "pd.DataFrame") -> "pd.DataFrame":
+    import pandas as pd
+
+    dated = dataset[dataset["date"].notna()]  # an imported run knows no dates
+    counts = pd.crosstab(dated["date"].astype(str).str[:4], dated["House"])
+    width = 0.8 / max(len(counts.columns), 1)
+    for position, (house, colour, hatch) in enumerate(zip(counts.columns, (BAR, PALE_BAR), ("", "////"), strict=False)):
+        places = np.arange(len(counts)) + (position - (len(counts.columns) - 1) / 2) * width
+        axes.bar(places, counts[house], width=width, color=colour, hatch=hatch, edgecolor=INK, linewidth=0.4, label=house)
+    axes.set_xticks(range(len(counts)), counts.index, rotation=45 if len(counts) > 5 else 0)
+    axes.set(title="(b) Speeches a year", ylabel="speeches", ylim=(0, counts.to_numpy().max(initial=1) * 1.3))
+    if len(counts):
+        axes.legend(loc="upper left", ncols=2, fontsize=6.5, borderpad=0, handlelength=1.2, columnspacing=1)
+    axes.grid(axis="y", color=PALE)
+    long = counts.rename_axis("group").reset_index().melt(id_vars="group", var_name="house", value_name="speeches")
+    return long.assign(panel="b")[["panel", "group", "house", "speeches"]]

@@ -10,7 +10,10 @@ array([1., 1., 0.])
 """
 
 import random
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
 
 import numpy as np
 import pandas as pd
@@ -41,14 +44,15 @@ def self_bleu(
     `k` draws that many references for each text, by `seed` and the text, so that groups of unequal size can be
     compared; the order of the texts does not matter.
     """
-    members: dict[Hashable, list[int]] = {}
-    for i, group in enumerate(groups if groups is not None else [0] * len(texts)):
-        if texts[i] is not None:
-            members.setdefault(group, []).append(i)
-    scores = np.full(len(texts), np.nan)
-    for rows in members.values():
-        group = [texts[i] for i in rows]
-        scores[rows] = _leave_one_out(group, max_n) if k is None else _drawn(group, max_n, k, seed)
+    known = [i for i, text in enumerate(texts) if text is not None]
+    numbers: dict[Hashable, int] = {}
+    codes = np.array([numbers.setdefault(groups[i] if groups is not None else 0, len(numbers)) for i in known], dtype=np.int64)
+    scores, spoken = np.full(len(texts), np.nan), [texts[i] for i in known]
+    if k is None:
+        scores[known] = leave_one_out(shared_ngrams(spoken, codes, max_n))
+    for code in range(len(numbers) if k is not None else 0):
+        rows = np.flatnonzero(codes == code)
+        scores[np.array(known)[rows]] = _drawn([spoken[i] for i in rows], max_n, k, seed)
     return scores
 
 
@@ -104,57 +108,114 @@ def _drawn(texts: list[str], max_n: int, k: int, seed: int) -> np.ndarray:
         others = in_order[:place] + in_order[place + 1 :]
         if len(others) >= k:
             chosen = random.Random(f"{seed} {texts[i]!r}").sample(others, k)
-            scores[i] = _leave_one_out([texts[i], *(texts[j] for j in chosen)], max_n)[0]
+            scores[i] = leave_one_out(shared_ngrams([texts[i], *(texts[j] for j in chosen)], max_n=max_n))[0]
     return scores
 
 
-def _leave_one_out(texts: list[str], max_n: int) -> np.ndarray:
-    if len(texts) < 2:
-        return np.full(len(texts), np.nan)
-    numbers: dict[str, int] = {}
-    ids = [[numbers.setdefault(word, len(numbers)) for word in words(text)] for text in texts]
-    lengths = np.array([len(row) for row in ids])
-    owner = np.repeat(np.arange(len(texts)), lengths)
-    tokens = np.array([token for row in ids for token in row], dtype=np.int64)
-    logs = np.zeros(len(texts))
-    unigrams = np.zeros(len(texts))
-    for n, (who, ngrams) in enumerate(_ngrams(tokens, owner, max_n), start=1):
-        matches = _matches(who, ngrams, len(texts))
-        unigrams = matches if n == 1 else unigrams
-        logs += np.log(np.where(matches > 0, matches, EPSILON) / np.maximum(1, lengths - n + 1))
-    scores = np.exp(logs / max_n + np.minimum(0, 1 - _closest(lengths) / np.maximum(1, lengths)))
-    return np.where(unigrams > 0, scores, 0.0)  # NLTK gives 0 before it smooths
+BASE = np.uint64(0x9E3779B97F4A7C15 | 1)  # odd, so that no bit of a word's number is lost
 
 
-def _ngrams(tokens: np.ndarray, owner: np.ndarray, max_n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For n = 1, 2, ...: the text and the number of every n-gram, equal numbers for equal n-grams, two (n_ngrams,)."""
-    grams, n_words = tokens, int(tokens.max(initial=0)) + 1
-    yield owner, grams
-    for n in range(2, max_n + 1):
-        inside = owner[: max(0, len(owner) - n + 1)] == owner[n - 1 :]  # no n-gram crosses from one text into the next
-        longer = grams[: len(inside)] * n_words + tokens[n - 1 :]
-        grams = np.unique(longer, return_inverse=True)[1]
-        yield owner[: len(inside)][inside], grams[inside]
+@dataclass(frozen=True)
+class Encoded:
+    """Texts end to end: `codes` (n_words,) uint64, `ends` (n_words,) where the text of each word ends, `lengths` (n_texts,)."""
+
+    words: list[list[str]]
+    codes: np.ndarray
+    ends: np.ndarray
+    lengths: np.ndarray
 
 
-def _matches(owner: np.ndarray, ngrams: np.ndarray, n_texts: int) -> np.ndarray:
-    """How many n-grams of each text occur in another one, each at most as often as in the one with most, (n_texts,)."""
-    pairs, count = np.unique(ngrams * n_texts + owner, return_counts=True)
-    gram, owner = np.divmod(pairs, n_texts)
-    order = np.lexsort((-count, gram))  # of each n-gram the text with the highest count comes first, then the runner-up
-    gram, owner, count = gram[order], owner[order], count[order]
-    first = np.flatnonzero(np.r_[True, gram[1:] != gram[:-1]]) if len(gram) else np.empty(0, dtype=int)
-    size = np.diff(np.r_[first, len(gram)])
-    limit = np.repeat(count[first], size)
-    second = np.where(size > 1, count[np.minimum(first + 1, len(gram) - 1)], 0) if len(gram) else limit
-    limit[first] = second
-    return np.bincount(owner, np.minimum(count, limit), n_texts)
+@lru_cache(maxsize=1_000_000)
+def _code(word: str) -> int:
+    return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
-def _closest(lengths: np.ndarray) -> np.ndarray:
-    """The length nearest to each among the other texts, the shorter of two equally near, (n_texts,)."""
-    kinds, row, count = np.unique(lengths, return_inverse=True, return_counts=True)
-    far = np.iinfo(np.int32).max
-    below, above = np.r_[-far, kinds[:-1]], np.r_[kinds[1:], far]
-    nearest = np.where(kinds - below <= above - kinds, below, above)
-    return np.where(count > 1, kinds, nearest)[row]
+def encode(texts: Sequence[str | None]) -> Encoded:
+    """The words of `texts` (None has none) as 64-bit numbers, from a hash of their letters: the same in every run.
+
+    An n-gram's number grows word by word (`longer`); two have the same one by chance once in about 10^19 pairs.
+    """
+    split = [words(text) for text in texts]
+    lengths = np.array([len(text) for text in split], dtype=np.int64)
+    codes = np.fromiter((_code(word) for text in split for word in text), dtype=np.uint64, count=int(lengths.sum()))
+    return Encoded(split, codes, np.repeat(np.cumsum(lengths), lengths), lengths)
+
+
+def longer(hashes: np.ndarray, positions: np.ndarray, n: int, corpus: Encoded) -> tuple[np.ndarray, np.ndarray]:
+    """The n-grams at `positions` with one more word: numbers and positions, those that would leave their text dropped."""
+    fits = positions + n < corpus.ends[positions]
+    kept = positions[fits]
+    return hashes[fits] * BASE + corpus.codes[kept + n], kept
+
+
+@dataclass(frozen=True)
+class SharedNgrams:
+    """All that BLEU among texts must know: an entry for each n-gram of a text that another text of its group has too.
+
+    Entries are sorted by `key` (the n-gram in its group) and falling `count`; `order` is n - 1.
+    """
+
+    lengths: np.ndarray  # (n_texts,) words
+    groups: np.ndarray  # (n_texts,)
+    key: np.ndarray
+    text: np.ndarray
+    count: np.ndarray
+    order: np.ndarray
+    max_n: int
+
+
+def shared_ngrams(texts: Sequence[str], groups: np.ndarray | None = None, max_n: int = 4) -> SharedNgrams:
+    """The n-grams, n = 1 to `max_n`, that `texts` share within `groups` (whole numbers, one a text; None: one group)."""
+    corpus, size = encode(texts), len(texts)
+    groups = np.zeros(size, dtype=np.int64) if groups is None else np.asarray(groups)
+    owner = np.repeat(np.arange(size), corpus.lengths)
+    hashes, positions, parts, n_keys = corpus.codes, np.arange(corpus.codes.size), [], 0
+    for order in range(max_n):
+        grams = hashes + groups[owner[positions]].astype(np.uint64)
+        place = np.argsort(grams, kind="stable")  # texts of an n-gram stay in their order
+        grams, text = grams[place], owner[positions[place]]
+        new = np.append(True, grams[1:] != grams[:-1])[: grams.size]
+        start = np.flatnonzero(new | np.append(True, text[1:] != text[:-1])[: grams.size])
+        key, text, count = np.cumsum(new)[start] - 1, text[start], np.diff(start, append=grams.size)
+        shared = np.bincount(key)[key] > 1
+        parts.append((key[shared] + n_keys, text[shared], count[shared], np.full(shared.sum(), order)))
+        n_keys += new.sum()
+        hashes, positions = longer(hashes, positions, order + 1, corpus)
+    key, text, count, order = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    place = np.lexsort((-count, key))
+    return SharedNgrams(corpus.lengths, groups, key[place], text[place], count[place], order[place], max_n)
+
+
+def leave_one_out(found: SharedNgrams, side: np.ndarray | None = None) -> np.ndarray:
+    """BLEU of each text against the others of its group and `side` (True or False; None: one side), (n_texts,), NaN for a lone one.
+
+    The n-gram's highest count, its owner and the runner-up are all that a text must know.
+    """
+    size = found.lengths.size
+    side = np.zeros(size, dtype=bool) if side is None else side
+    owner_side = side[found.text]
+    place = np.concatenate([np.flatnonzero(~owner_side), np.flatnonzero(owner_side)])  # one side, then the other
+    text, count, order = found.text[place], found.count[place], found.order[place]
+    key = found.key[place] + owner_side[place] * (found.key.max(initial=0) + 1)
+    first = np.diff(key, prepend=-1) != 0
+    top = np.maximum.accumulate(np.where(first, np.arange(key.size), 0))
+    second = np.where(np.append(first[1:], True), 0, np.append(count[1:], 0))  # what others have of an owner's n-gram
+    matched = np.minimum(count, np.where(first, second, count[top]))
+    matches = np.bincount(text * found.max_n + order, matched, size * found.max_n).reshape(size, found.max_n)
+    totals = np.maximum(found.lengths[:, None] - np.arange(found.max_n), 1)
+    scores = np.exp(np.log(np.where(matches > 0, matches, EPSILON) / totals).mean(axis=1))
+    scores *= _brevity(found.lengths, 2 * found.groups + side)
+    return np.where((matches[:, 0] > 0) | np.isnan(scores), scores, 0.0)  # NLTK gives 0 before it smooths
+
+
+def _brevity(lengths: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """BLEU's penalty against the nearest length of another text of the group (ties: the shorter); NaN for a lone one."""
+    members = np.lexsort((lengths, group))
+    own = lengths[members].astype(float)
+    same = np.diff(group[members]) == 0
+    below = np.where(np.append(False, same), np.append(np.nan, own[:-1]), -np.inf)
+    above = np.where(np.append(same, False), np.append(own[1:], np.nan), np.inf)
+    closest = np.where(own - below <= above - own, below, above)
+    penalty = np.full(lengths.size, np.nan)
+    penalty[members] = np.where(np.isinf(closest), np.nan, np.exp(np.minimum(0.0, 1 - closest / np.maximum(own, 1.0))))
+    return penalty

@@ -1,15 +1,10 @@
-"""Figures 1 to 8 and s1 to s4 in one import (notebook 09): corpus, scores and checks lie in the `figures_*` files beside this one.
+"""Figures 1 to 8 and s1 to s4, and how they are written: PDF, PNG, their values as CSV, and a JSON with title, alt text and inputs.
 
-How all figures look and how they are written: PDF, PNG, their values as CSV, and a JSON with title, alt text and inputs.
+Drawn by notebook 09. Colours are Okabe and Ito's, told apart by colour-blind readers, and each model has its own marker too, so that
+a grey print can be read. Same data give the same bytes: no dates and no version in the files.
 
-Colours are Okabe and Ito's, told apart by colour-blind readers, and each model has its own marker too, so that a grey print
-can be read. Same data give the same bytes: no dates and no version in the files.
-
-Figure 1, the pipeline as it runs, and Figure 2, the corpus (sections 1 and 3). Drawn by notebook 09.
-
-Figures 3 to 8: what fine-tuning changes, and scores and difficulty by party, topic and orientation. Drawn by notebook 09.
-
-Figures s1 to s4: stability, effect sizes, correlations of the judge, and whether a metric knows human speech. Notebook 09.
+    source = folder / "08_statistics/category_changes.csv"
+    show(fig3(read_csv(source), names, note, (source,)), folder)
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,23 +17,17 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 
-from parliabench_utils.corpus.people import ORIENTATION_SCALE, UNKNOWN_ORIENTATION
+from parliabench_utils.corpus import overview
+from parliabench_utils.corpus.overview import BAR, GREY, INK, PALE, SMALL
 from parliabench_utils.metrics.table import METRIC_BY_NAME, METRICS
-from parliabench_utils.results.scores import (
-    ESTIMANDS,
-    HUMAN,
-    cell_means,
-    cluster_t_test,
-    estimand_weights,
-    normalise,
-    prompt_clusters,
-)
-from parliabench_utils.results.statistics import BASELINE, CONTEXTS, TUNED, left_out, verdict
-from parliabench_utils.results.tables import name_inputs, set_label, span
+from parliabench_utils.results.scores import ESTIMANDS, HUMAN, cell_means
+from parliabench_utils.results.statistics import CATEGORIES, CONTEXTS, TUNED, left_out, verdict
+from parliabench_utils.results.tables import name_inputs, number, set_labels, span, with_labels
 from parliabench_utils.run.artefacts import whole_file, write_csv, write_json
 from parliabench_utils.run.stages import STAGES, jobs
 
 if TYPE_CHECKING:
+    from IPython.display import Image
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -46,51 +35,24 @@ if TYPE_CHECKING:
 MODEL_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7A5195")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 HUMAN_COLOUR = "#444444"
-INK, GREY, PALE, BAR, PALE_BAR = "#222222", "#6B6B6B", "#E4E4E4", "#4C78A8", "#D3DEEA"
 HEAT = "cividis"
 DIVERGING = "RdBu_r"  # red above 0, blue below; both ends dark in a grey print, where the cell's number tells them apart
-WIDTH, COLUMN = (
-    6.9,
-    3.35,
-)  # inches: the text and one column of a two-column paper; a figure is drawn for the one or the other
-SMALL = 6  # points; no text is smaller
+WIDTH, COLUMN = 6.9, 3.35  # inches: the text, one column of a two-column paper; a figure is drawn for the one or the other
 # The parties' own colours, used where a bar is a party and nowhere else; the four groups that are no parties are grey.
 PARTY_COLOURS = {
-    "Conservative": "#0087DC",
-    "Labour": "#E4003B",
-    "Liberal Democrats": "#FAA61A",
-    "Scottish National Party": "#FDF38E",
-    "Democratic Unionist Party": "#D46A4C",
-    "Plaid Cymru": "#005B54",
-    "Green Party": "#6AB023",
-    "Crossbench": "#9A9A9A",
-    "Independent": "#C4C4C4",
-    "Non-Affiliated": "#DDDDDD",
-    "Bishops": "#6E6E6E",
-}
+    "Conservative": "#0087DC", "Labour": "#E4003B", "Liberal Democrats": "#FAA61A", "Scottish National Party": "#FDF38E",
+    "Democratic Unionist Party": "#D46A4C", "Plaid Cymru": "#005B54", "Green Party": "#6AB023", "Crossbench": "#9A9A9A",
+    "Independent": "#C4C4C4", "Non-Affiliated": "#DDDDDD", "Bishops": "#6E6E6E",
+}  # fmt: skip
 DPI = 200
 RC = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine draws the same
-    "font.size": 7.5,
-    "axes.titlesize": 8.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.edgecolor": GREY,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "grid.color": PALE,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,
     "text.parse_math": False,  # a name with two dollar signs is a name, not a formula
-    "svg.hashsalt": "parliabench",
-}
+    "font.size": 7.5, "axes.titlesize": 8.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.edgecolor": GREY,
+    "axes.linewidth": 0.6, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "axes.labelcolor": INK,
+    "text.color": INK, "xtick.color": INK, "ytick.color": INK, "grid.color": PALE, "grid.linewidth": 0.6, "legend.frameon": False,
+    "pdf.fonttype": 42, "svg.hashsalt": "parliabench",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,46 +75,38 @@ def new_figure(height: float, width: float = WIDTH) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
+@mpl.rc_context(RC)
 def write_figure(drawing: Drawing, folder: Path) -> Path:
     """Write `figures/NAME.pdf`, `.png`, `.csv` and `.json` under the run's `folder`; returns the PNG's path."""
-    import matplotlib as mpl
-
     target = folder / "figures" / drawing.name
     quiet = {"pdf": {"CreationDate": None, "Creator": None, "Producer": None}, "png": {"Software": None}}
-    with mpl.rc_context(RC):
-        for kind, metadata in quiet.items():
-            with whole_file(target.with_suffix(f".{kind}")) as temporary:
-                drawing.figure.savefig(temporary, format=kind, dpi=DPI, metadata=metadata, facecolor="white")
+    for kind, metadata in quiet.items():
+        with whole_file(target.with_suffix(f".{kind}")) as temporary:
+            drawing.figure.savefig(temporary, format=kind, dpi=DPI, metadata=metadata, facecolor="white")
     write_csv(target.with_suffix(".csv"), drawing.data)
-    record = {
-        "figure": drawing.name,
-        "title": drawing.title,
-        "caption": drawing.caption,
-        "alt": drawing.alt,
-        "inputs": name_inputs(drawing.inputs, folder),
-    }
-    write_json(target.with_suffix(".json"), record)
+    named = {"figure": drawing.name, "title": drawing.title, "caption": drawing.caption, "alt": drawing.alt}
+    write_json(target.with_suffix(".json"), named | {"inputs": name_inputs(drawing.inputs, folder)})
     return target.with_suffix(".png")
+
+
+def show(drawing: Drawing, folder: Path) -> "Image":
+    """Write the figure and show it in a notebook, at a width that goes with the one it is printed in."""
+    from IPython.display import Image
+
+    return Image(write_figure(drawing, folder), width=int(130 * drawing.figure.get_figwidth()))
 
 
 def model_style(models: Sequence[str]) -> dict[str, dict[str, str]]:
     """Colour and marker of each model, in the run's order; human speeches dark grey."""
-    own = {
-        model: {"color": MODEL_COLOURS[i % len(MODEL_COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
-        for i, model in enumerate(m for m in models if m != HUMAN)
-    }
-    return own | {HUMAN: {"color": HUMAN_COLOUR, "marker": "*"}}
+    own = [model for model in models if model != HUMAN]
+    looks = [{"color": MODEL_COLOURS[i % len(MODEL_COLOURS)], "marker": MARKERS[i % len(MARKERS)]} for i in range(len(own))]
+    return dict(zip(own, looks, strict=True)) | {HUMAN: {"color": HUMAN_COLOUR, "marker": "*"}}
 
 
 def footnote(figure: "Figure", text: str) -> None:
     """A small grey line under the panels; long text is wrapped to the figure's width."""
-    figure.supxlabel(
-        fill(text, int(19 * figure.get_figure(root=True).get_figwidth())),
-        fontsize=SMALL + 0.2,
-        color=GREY,
-        x=0.01,
-        ha="left",
-    )
+    lines = fill(text, int(19 * figure.get_figure(root=True).get_figwidth()))
+    figure.supxlabel(lines, fontsize=SMALL + 0.2, color=GREY, x=0.01, ha="left")
 
 
 def heatmap(
@@ -166,45 +120,29 @@ def heatmap(
     """Cells with their numbers, dark text on light cells; an undefined cell stays white with a dash.
 
     HEAT grows lighter from end to end, so that a grey print can be read. With DIVERGING give `limits` as far below 0 as above, and
-    nothing is white. Where there are `upright` columns or more, their
-    names stand upright.
+    nothing is white. Where there are `upright` columns or more, their names stand upright.
     """
-    import matplotlib as mpl
-    import numpy as np
+    import seaborn
 
-    data = values.to_numpy(dtype=float)
-    known = data[~np.isnan(data)]
-    low, high = limits or ((known.min(), known.max()) if known.size else (0.0, 1.0))
-    scale, colours = mpl.colors.Normalize(low, high if high > low else low + 1e-9), mpl.colormaps[palette]
-    axes.imshow(np.ma.masked_invalid(data), cmap=colours, norm=scale, aspect="auto")
-    for (row, column), value in np.ndenumerate(data):
-        text = "—" if np.isnan(value) else f"{value:z.{decimals}f}"
-        light = np.isnan(value) or _luminance(colours(scale(value))) > 0.3
-        axes.text(column, row, text, ha="center", va="center", fontsize=SMALL + 0.3, color=INK if light else "white")
+    low, high = limits or ((values.min().min(), values.max().max()) if values.notna().any(axis=None) else (0.0, 1.0))
     stands = len(values.columns) >= upright
     names = [fill(str(c), 13 if stands else 9, break_long_words=False) for c in values.columns]
-    axes.set_xticks(range(len(names)), names, rotation=90 if stands else 0)
-    axes.set_yticks(range(len(values.index)), values.index)
+    shown = {"annot": values.map(lambda v: f"{v:z.{decimals}f}"), "fmt": "", "annot_kws": {"fontsize": SMALL + 0.3}}
+    seaborn.heatmap(
+        values.astype(float), ax=axes, cmap=palette, vmin=low, vmax=high if high > low else low + 1e-9, cbar=False,
+        linewidths=1.5, linecolor="white", xticklabels=names, yticklabels=list(values.index), **shown,
+    )  # fmt: skip
+    for row, column in np.argwhere(values.isna().to_numpy()):
+        axes.text(column + 0.5, row + 0.5, "—", ha="center", va="center", fontsize=SMALL + 0.3)
     axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    axes.set_xticks(np.arange(len(values.columns) + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(len(values.index) + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.5)
-    axes.tick_params(which="minor", length=0)
-
-
-def _luminance(colour: Sequence[float]) -> float:
-    """Relative luminance (WCAG) of an RGB colour, 0 black to 1 white."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    axes.tick_params(axis="x", rotation=90 if stands else 0)
+    axes.tick_params(axis="y", rotation=0)
+    axes.set(xlabel="", ylabel="")
 
 
 def with_n(labels: Sequence[str], counts: Mapping[str, int], width: int = 26) -> list[str]:
     """Group names with their number of speeches in brackets, on two lines where they are long."""
     return [fill(f"{label}\N{NO-BREAK SPACE}({counts[label]:,})", width) for label in labels]
-
-
-ORIENTATIONS = (*ORIENTATION_SCALE, UNKNOWN_ORIENTATION)  # left to right
 
 
 def pipeline_edges(profile: str) -> pd.DataFrame:
@@ -228,22 +166,22 @@ def _way_round(edges: set[tuple[str, str]], source: str, target: str) -> bool:
     return False
 
 
+@mpl.rc_context(RC)
 def fig1(profile: str, inputs: tuple[Path, ...]) -> Drawing:
     """The stages as boxes, placed by the longest way that leads to them; arrows are the files that they read."""
     edges = pipeline_edges(profile)
     direct = list(edges.loc[edges["direct"], ["source", "target"]].itertuples(index=False, name=None))
     places = _places(direct)
-    with mpl.rc_context(RC):
-        figure = new_figure(2.3)
-        axes = figure.add_subplot()
-        for source, target in direct:
-            _arrow(axes, places[source], places[target])
-        for stage, (x, y) in places.items():
-            _box(axes, x, y, stage)
-        columns = max(x for x, _ in places.values())
-        axes.set(xlim=(-0.5, columns + 0.5), ylim=(-1.55, 1.55))
-        axes.axis("off")
-        footnote(figure, "Drawn from the workflow's own graph; arrows that a longer way already implies are left out.")
+    figure = new_figure(2.3)
+    axes = figure.add_subplot()
+    for source, target in direct:
+        _arrow(axes, places[source], places[target])
+    for stage, (x, y) in places.items():
+        _box(axes, x, y, stage)
+    columns = max(x for x, _ in places.values())
+    axes.set(xlim=(-0.5, columns + 0.5), ylim=(-1.55, 1.55))
+    axes.axis("off")
+    footnote(figure, "Drawn from the workflow's own graph; arrows that a longer way already implies are left out.")
     alt = "Nine boxes joined by arrows: " + "; ".join(f"{STAGES[a].title} feeds {STAGES[b].title}" for a, b in direct) + "."
     return Drawing("fig1", "The pipeline as run", alt, figure, edges, inputs)
 
@@ -290,164 +228,93 @@ def _arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float]) -
         axes.annotate("", (end[0] - 0.39, end[1]), (start[0] + 0.39, start[1]), arrowprops=style)
 
 
+@mpl.rc_context(RC)
 def fig2(dataset: pd.DataFrame, inputs: tuple[Path, ...]) -> Drawing:
-    """Four panels: words a speech, topics, orientations from left to right, speeches a year and house."""
-    topics = dataset["Topic"].value_counts().sort_index().sort_values(kind="stable")
-    with mpl.rc_context(RC):
-        bottom = max(1.4, 0.17 * len(topics) + 0.7)
-        figure = new_figure(2.2 + bottom)
-        upper, lower = figure.subfigures(2, 1, height_ratios=[2.1, bottom])
-        (length, year), (topic, orientation) = upper.subplots(1, 2), lower.subplots(1, 2)
-        panels = [
-            _lengths(length, dataset["n_words"]),
-            _years(year, dataset),
-            _bars(topic, topics, "c", "Topics"),
-            _bars(orientation, _by_orientation(dataset), "d", "Orientation"),
-        ]
-        footnote(lower, f"{len(dataset):,} speeches of this run's dataset (training and test).")
-    data = pd.concat(panels, ignore_index=True)
-    common = ", ".join(topics.index[::-1][:3])
+    """Four panels: words a speech, speeches a year and House, topics, orientations from left to right."""
+    figure = new_figure(overview.dataset_height(dataset))
+    data = overview.draw_dataset(dataset, figure)
+    footnote(figure, f"{len(dataset):,} speeches of this run's dataset (training and test).")
+    common = ", ".join(overview.topic_counts(dataset).index[::-1][:3])
     alt = (
         f"Four panels on {len(dataset):,} speeches: lengths with a median of {dataset['n_words'].median():.0f} words; speeches a "
-        f"year by house; topics, "
-        f"most often {common}; orientations from left to right."
+        f"year by house; topics, most often {common}; orientations from left to right."
     )
     return Drawing("fig2", "The dataset of this run", alt, figure, data, inputs)
 
 
-def _by_orientation(dataset: pd.DataFrame) -> pd.Series:
-    counts = dataset["Political Orientation"].value_counts()
-    return counts.reindex([o for o in ORIENTATIONS if o in counts.index][::-1])
-
-
-def _lengths(axes: "Axes", words: pd.Series) -> pd.DataFrame:
-    counts, edges = np.histogram(words, bins=min(40, max(8, int(len(words) ** 0.5))))
-    axes.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=BAR, edgecolor="white", linewidth=0.4)
-    axes.axvline(words.median(), color=INK, lw=1, ls="--")
-    axes.text(words.median(), counts.max() * 1.02, f" median {words.median():.0f}", va="bottom", fontsize=7)
-    axes.set(title="(a) Speech length", xlabel="words", ylabel="speeches", ylim=(0, counts.max() * 1.15))
-    axes.grid(axis="y")
-    return pd.DataFrame({"panel": "a", "group": edges[:-1].round(1).astype(str), "house": "", "speeches": counts})
-
-
-def _bars(axes: "Axes", counts: pd.Series, letter: str, title: str) -> pd.DataFrame:
-    axes.barh(range(len(counts)), counts.to_numpy(), color=BAR, height=0.72)
-    axes.set_yticks(range(len(counts)), counts.index)
-    for position, value in enumerate(counts):
-        axes.text(value, position, f" {value:,}", va="center", fontsize=SMALL + 0.3, color=GREY)
-    axes.set(title=f"({letter}) {title}", xlabel="speeches", xlim=(0, counts.max() * 1.15), ylim=(-0.6, len(counts) - 0.4))
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x")
-    return pd.DataFrame({"panel": letter, "group": counts.index, "house": "", "speeches": counts.to_numpy()})
-
-
-def _years(axes: "Axes", dataset: pd.DataFrame) -> pd.DataFrame:
-    dated = dataset[dataset["date"].notna()]  # an imported run knows no dates
-    counts = pd.crosstab(dated["date"].astype(str).str[:4], dated["House"])
-    width = 0.8 / max(len(counts.columns), 1)
-    for position, (house, hatch) in enumerate(zip(counts.columns, ("", "////"), strict=False)):
-        places = np.arange(len(counts)) + (position - (len(counts.columns) - 1) / 2) * width
-        colour = (BAR, PALE_BAR)[position]
-        axes.bar(places, counts[house], width=width, color=colour, hatch=hatch, edgecolor=INK, linewidth=0.4, label=house)
-    axes.set_xticks(range(len(counts)), counts.index, rotation=45 if len(counts) > 5 else 0)
-    axes.set(title="(b) Speeches a year", ylabel="speeches", ylim=(0, counts.to_numpy().max(initial=1) * 1.3))
-    if len(counts):
-        axes.legend(loc="upper left", ncols=2, fontsize=6.5, borderpad=0, handlelength=1.2, columnspacing=1)
-    axes.grid(axis="y", color=PALE)
-    long = counts.rename_axis("group").reset_index().melt(id_vars="group", var_name="house", value_name="speeches")
-    return long.assign(panel="b")[["panel", "group", "house", "speeches"]]
-
-
 UNITS = {"prompt_id": "prompts", "context_id": "contexts", "sitting_id": "sittings", "speaker_id": "speakers"}
-CATEGORIES = tuple(dict.fromkeys(metric.category for metric in METRICS))
-
-
-def category_changes(scores: pd.DataFrame, how: str, cluster: str = "prompt_id", estimand: str = "prompts") -> pd.DataFrame:
-    """Fine-tuned minus baseline by category, paired by prompt: model, category, change, low, high (95 %), n (prompts),
-    n_effective, cluster, estimand.
-
-    The change is the mean over the category's metrics that both sides of a prompt have, each normalised to [0, 1] with 1 the
-    good end; the interval is that of `cluster_t_test`.
-    """
-    frame = pd.concat([scores[["model", "type", "prompt_id"]], normalise(scores, how)], axis=1)
-    prompts = prompt_clusters(scores, cluster)
-    rows = []
-    for model in dict.fromkeys(frame.loc[frame["type"] == TUNED, "model"]):
-        sides = [frame[(frame["model"] == model) & (frame["type"] == kind)] for kind in (BASELINE, TUNED)]
-        before, after = (side.drop(columns=["model", "type"]).groupby("prompt_id").mean() for side in sides)
-        for category in CATEGORIES:
-            change = (after - before)[[m.name for m in METRICS if m.category == category]].mean(axis=1).dropna()
-            known = prompts.loc[change.index]
-            weights = estimand_weights(known, estimand, prompts)
-            test = cluster_t_test(change.to_numpy(), known["_cluster"].to_numpy(), weights, size=1.0)
-            found = {"change": test.mean, "low": test.low, "high": test.high, "n": len(change)}
-            found["n_effective"] = weights.sum() ** 2 / (weights**2).sum() if len(change) else 0.0
-            rows.append({"model": model, "category": category} | found | {"cluster": cluster, "estimand": estimand})
-    return pd.DataFrame(rows)
 
 
 def _estimand_of(data: pd.DataFrame) -> str:
     return ESTIMANDS[data["estimand"].iloc[0]] if "estimand" in data and len(data) else ""
 
 
+@mpl.rc_context(RC)
 def fig3(changes: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tuple[Path, ...]) -> Drawing:
     """Change by category, one mark a model with its 95 % interval."""
     models = list(dict.fromkeys(changes["model"]))
     style = model_style(models)
-    with mpl.rc_context(RC):
-        figure = new_figure(1.6 + 0.16 * len(models) * len(CATEGORIES), COLUMN)
-        axes = figure.add_subplot()
-        for position, model in enumerate(models):
-            part = changes[changes["model"] == model].set_index("category").reindex(CATEGORIES)
-            y = np.arange(len(CATEGORIES)) + (position - (len(models) - 1) / 2) * min(0.22, 0.7 / len(models))
-            spread = [part["change"] - part["low"], part["high"] - part["change"]]
-            axes.errorbar(
-                part["change"],
-                y,
-                xerr=spread,
-                ls="none",
-                ms=3.8,
-                lw=1,
-                capsize=2,
-                label=names[model],
-                fmt=style[model]["marker"],
-                color=style[model]["color"],
-            )
-        axes.axvline(0, color=INK, lw=0.8)
-        axes.set_yticks(range(len(CATEGORIES)), [category.replace(" ", "\n") for category in CATEGORIES])
-        axes.set(
-            xlabel="mean change of the normalised metrics",
-            ylim=(len(CATEGORIES) - 0.5, -0.5),
+    figure = new_figure(1.6 + 0.16 * len(models) * len(CATEGORIES), COLUMN)
+    axes = figure.add_subplot()
+    for position, model in enumerate(models):
+        part = changes[changes["model"] == model].set_index("category").reindex(CATEGORIES)
+        y = np.arange(len(CATEGORIES)) + (position - (len(models) - 1) / 2) * min(0.22, 0.7 / len(models))
+        spread = [part["change"] - part["low"], part["high"] - part["change"]]
+        axes.errorbar(
+            part["change"],
+            y,
+            xerr=spread,
+            ls="none",
+            ms=3.8,
+            lw=1,
+            capsize=2,
+            label=names[model],
+            fmt=style[model]["marker"],
+            color=style[model]["color"],
         )
-        axes.grid(axis="x")
-        figure.legend(loc="outside upper left", ncols=2, fontsize=SMALL + 0.5)
-        n = int(changes["n"].max()) if len(changes) else 0
-        by = UNITS[changes["cluster"].iloc[0]] if len(changes) else "prompts"
-        footnote(
-            figure,
-            f"Right of 0: fine-tuned is better. Paired by prompt, n = {n:,} prompts; 95 % intervals, {by} being independent. "
-            f"{_estimand_of(changes)} {note}",
-        )
+    axes.axvline(0, color=INK, lw=0.8)
+    axes.set_yticks(range(len(CATEGORIES)), [category.replace(" ", "\n") for category in CATEGORIES])
+    axes.set(
+        xlabel="mean change of the normalised metrics",
+        ylim=(len(CATEGORIES) - 0.5, -0.5),
+    )
+    axes.grid(axis="x")
+    figure.legend(loc="outside upper left", ncols=2, fontsize=SMALL + 0.5)
+    n = int(changes["n"].max()) if len(changes) else 0
+    by = UNITS[changes["cluster"].iloc[0]] if len(changes) else "prompts"
+    footnote(
+        figure,
+        f"Right of 0: fine-tuned is better. Paired by prompt, n = {n:,} prompts; 95 % intervals, {by} being independent. "
+        f"{_estimand_of(changes)} {note}",
+    )
     text = "; ".join(f"{names[r.model]}, {r.category}: {r.change:+.3f}" for r in changes.itertuples())
     return Drawing("fig3", "Change by category with fine-tuning", f"Points with intervals. {text}.", figure, changes, inputs, note)
 
 
-def alignment_heatmap(name: str, title: str, data: pd.DataFrame, column: str, note: str, inputs: tuple[Path, ...]) -> Drawing:
-    """Figure 4 (Party) or 6 (Topic), from the data of Table 8 or 11: groups in rows, models and human speeches in columns."""
+@mpl.rc_context(RC)
+def _alignment(name: str, data: pd.DataFrame, column: str, note: str, inputs: tuple[Path, ...]) -> Drawing:
+    """Groups in rows, models and human speeches in columns."""
     wide, counts = _wide(data, column)
-    with mpl.rc_context(RC):
-        figure = new_figure(1.5 + 0.25 * len(wide), COLUMN)
-        axes = figure.add_subplot()
-        heatmap(axes, wide.set_axis(with_n(wide.index, counts), axis=0))
-        axes.xaxis.tick_top()
-        footnote(
-            figure,
-            f"Mean cosine to the expected party's centroid (Eq. 3); in brackets: speeches a model. {_estimand_of(data)} {note}",
-        )
+    figure = new_figure(1.5 + 0.25 * len(wide), COLUMN)
+    axes = figure.add_subplot()
+    heatmap(axes, wide.set_axis(with_n(wide.index, counts), axis=0))
+    axes.xaxis.tick_top()
+    said = "Mean cosine to the expected party's centroid (Eq. 3); in brackets: speeches a model."
+    footnote(figure, f"{said} {_estimand_of(data)} {note}")
     means = wide.mean(axis=1).dropna()
     ends = f"highest on average {means.idxmax()}, lowest {means.idxmin()}" if len(means) else "no group has a value"
     alt = f"Heat map of {len(wide)} groups by {len(wide.columns)} columns; {ends}."
-    return Drawing(name, title, alt, figure, data, inputs, note)
+    return Drawing(name, f"Party Align by {column.lower()}", alt, figure, data, inputs, note)
+
+
+def fig4(table08: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing:
+    """Party Align by party, from the data of Table 8."""
+    return _alignment("fig4", table08, "Party", note, inputs)
+
+
+def fig6(table11: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing:
+    """Party Align by topic, from the data of Table 11."""
+    return _alignment("fig6", table11, "Topic", note, inputs)
 
 
 def _wide(data: pd.DataFrame, column: str) -> tuple[pd.DataFrame, dict[str, int]]:
@@ -457,113 +324,111 @@ def _wide(data: pd.DataFrame, column: str) -> tuple[pd.DataFrame, dict[str, int]
     return wide, counts.reindex(wide.index).fillna(0).astype(int).to_dict()
 
 
-def difficulty_bars(name: str, title: str, table: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing:
-    """Figure 5 or 7: difficulty of each group (our definition), hardest on top, then in figures difficulty and consistency.
-
-    Parties stand in their own colours, other groups in one.
-    """
+@mpl.rc_context(RC)
+def _difficulty(name: str, title: str, table: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing:
+    """Difficulty of each group (our definition), hardest on top; beside it difficulty and consistency; parties in their colours."""
+    figure = new_figure(1.15 + 0.25 * len(table), COLUMN)
+    axes = figure.add_subplot()
+    colours = [PARTY_COLOURS.get(group, BAR) for group in table["group"]]
+    axes.barh(range(len(table)), table["difficulty"], color=colours, edgecolor=GREY, linewidth=0.4, height=0.66)
+    look = {"textcoords": "offset points", "va": "center", "fontsize": SMALL + 0.3}
+    for position, row in enumerate(table.itertuples()):
+        if not np.isnan(row.difficulty):
+            said = f"{row.difficulty:.3f} · {number(row.consistency, 1)}"
+            place = (row.difficulty, position)
+            axes.annotate(said, place, xytext=(3, 0), bbox={"fc": "white", "ec": "none", "pad": 0.6}, **look)
+    axes.set_yticks(range(len(table)), with_n(table["group"], dict(zip(table["group"], table["n"], strict=True))))
+    widest = 1.5 * table["difficulty"].fillna(0).max() or 1
+    axes.set(xlim=(0, widest), ylim=(len(table) - 0.5, -0.5), xlabel="difficulty (0 easy, 1 hard)")
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
     absent = left_out(table)
-    without = f" ({absent} left out)" if absent else ""
-    with mpl.rc_context(RC):
-        figure = new_figure(1.15 + 0.25 * len(table), COLUMN)
-        axes = figure.add_subplot()
-        colours = [PARTY_COLOURS.get(group, BAR) for group in table["group"]]
-        axes.barh(range(len(table)), table["difficulty"], color=colours, edgecolor=GREY, linewidth=0.4, height=0.66)
-        for position, row in enumerate(table.itertuples()):
-            if np.isnan(row.difficulty):
-                continue
-            text = "—" if np.isnan(row.consistency) else f"{row.consistency:.1f}"
-            axes.annotate(
-                f"{row.difficulty:.3f} · {text}",
-                (row.difficulty, position),
-                xytext=(3, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=SMALL + 0.3,
-                bbox={"fc": "white", "ec": "none", "pad": 0.6},
-            )
-        axes.set_yticks(range(len(table)), with_n(table["group"], dict(zip(table["group"], table["n"], strict=True))))
-        axes.set(
-            xlim=(0, 1.5 * table["difficulty"].fillna(0).max() or 1),
-            ylim=(len(table) - 0.5, -0.5),
-            xlabel="difficulty (0 easy, 1 hard)",
-        )
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="x")
-        footnote(
-            figure,
-            f"Beside each bar: difficulty · consistency. Difficulty: 1 minus the mean of the metrics that all groups have{without}; "
-            f"our own definition, the paper gives none. In brackets: speeches. {_estimand_of(table)} {note}",
-        )
+    footnote(
+        figure,
+        f"Beside each bar: difficulty · consistency. Difficulty: 1 minus the mean of the metrics that all groups have"
+        f"{f' ({absent} left out)' if absent else ''}; our own definition, the paper gives none. In brackets: speeches. "
+        f"{_estimand_of(table)} {note}",
+    )
     text = ", ".join(f"{r.group} {r.difficulty:.3f}" for r in table.itertuples())
     return Drawing(name, title, f"Bars, hardest first: {text}.", figure, table, inputs, note)
 
 
+def fig5(table09: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing:
+    """How hard each party is to speak for, from the data of Table 9."""
+    return _difficulty("fig5", "Parties by difficulty", table09, note, inputs)
+
+
+def fig7(topics: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing:
+    """The same for topics."""
+    return _difficulty("fig7", "Topics by difficulty", topics, note, inputs)
+
+
+@mpl.rc_context(RC)
 def fig8(scores: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tuple[Path, ...], estimand: str = "prompts") -> Drawing:
     """Party Align and PSA of fine-tuned and human speeches by orientation, left to right."""
     column = "Political Orientation"
     rows = scores[scores["type"].isin([TUNED, HUMAN])]
     wanted = [m for m in METRICS if m.name in ("Party Align", "PSA")]
     data = cell_means(rows, [column], wanted, estimand)
-    data.insert(1, "display", data["model"].map(names))
-    order = [o for o in ORIENTATIONS if o in set(data[column])]
-    with mpl.rc_context(RC):
-        figure = new_figure(1.6 + 0.26 * len(order))
-        panels = figure.subplots(1, 2, sharey=True)
-        for axes, metric in zip(panels, ("Party Align", "PSA"), strict=True):
-            wide, _ = _wide(data[data["metric"] == metric], column)
-            _, counts = _wide(data[data["metric"] == "Party Align"], column)
-            heatmap(axes, wide.reindex(order).set_axis(with_n(order, counts), axis=0))
-            axes.xaxis.tick_top()
-            axes.set_title(metric, pad=10)
-        footnote(
-            figure,
-            f"In brackets: speeches a model. PSA is not defined for an unknown orientation. {ESTIMANDS[estimand]} {note}",
-        )
+    data = with_labels(data, names)
+    order = [o for o in overview.ORIENTATIONS if o in set(data[column])]
+    figure = new_figure(1.6 + 0.26 * len(order))
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, metric in zip(panels, ("Party Align", "PSA"), strict=True):
+        wide, _ = _wide(data[data["metric"] == metric], column)
+        _, counts = _wide(data[data["metric"] == "Party Align"], column)
+        heatmap(axes, wide.reindex(order).set_axis(with_n(order, counts), axis=0))
+        axes.xaxis.tick_top()
+        axes.set_title(metric, pad=10)
+    footnote(
+        figure,
+        f"In brackets: speeches a model. PSA is not defined for an unknown orientation. {ESTIMANDS[estimand]} {note}",
+    )
     alt = "Two heat maps, Party Align and PSA, with orientations from left to right in rows and models in columns."
     return Drawing("fig8", "Scores by political orientation", alt, figure, data, inputs, note)
 
 
+@mpl.rc_context(RC)
 def s1(table: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tuple[Path, ...]) -> Drawing:
     """Stability of each set in three contexts and overall; a bar marks what chance alone gives overall."""
     columns = [*CONTEXTS, "overall"]
-    labels = [set_label(m, t, names) for m, t in zip(table["model"], table["type"], strict=True)]
-    with mpl.rc_context(RC):
-        figure = new_figure(1.5 + 0.24 * len(table), COLUMN)
-        axes = figure.add_subplot()
-        for position, (column, marker) in enumerate(zip(columns, "os^D", strict=True)):
-            axes.plot(
-                table[column],
-                np.arange(len(table)) + 0.18 * (position - 1.5),
-                ls="none",
-                marker=marker,
-                ms=3.8,
-                color=MODEL_COLOURS[position],
-                label=column,
-            )
+    labels = set_labels(table, names)
+    figure = new_figure(1.5 + 0.24 * len(table), COLUMN)
+    axes = figure.add_subplot()
+    for position, (column, marker) in enumerate(zip(columns, "os^D", strict=True)):
         axes.plot(
-            table["overall_by_chance"],
-            range(len(table)),
+            table[column],
+            np.arange(len(table)) + 0.18 * (position - 1.5),
             ls="none",
-            marker="|",
-            ms=11,
-            mew=1.3,
-            color=INK,
-            label="overall by chance",
+            marker=marker,
+            ms=3.8,
+            color=MODEL_COLOURS[position],
+            label=column,
         )
-        axes.set_yticks(range(len(table)), labels)
-        axes.set(xlabel="stability (Eq. 4)", ylim=(len(table) - 0.5, -0.5))
-        axes.grid(axis="both")
-        figure.legend(loc="outside upper left", ncols=3, fontsize=SMALL + 0.5, columnspacing=1, handletextpad=0.2)
-        footnote(
-            figure,
-            f"100: the same in every context. n = {int(table['n'].max()):,} speeches a set. By chance: groups of the same "
-            f"sizes dealt at random. {note}",
-        )
+    axes.plot(
+        table["overall_by_chance"],
+        range(len(table)),
+        ls="none",
+        marker="|",
+        ms=11,
+        mew=1.3,
+        color=INK,
+        label="overall by chance",
+    )
+    axes.set_yticks(range(len(table)), labels)
+    axes.set(xlabel="stability (Eq. 4)", ylim=(len(table) - 0.5, -0.5))
+    axes.grid(axis="both")
+    figure.legend(loc="outside upper left", ncols=3, fontsize=SMALL + 0.5, columnspacing=1, handletextpad=0.2)
+    footnote(
+        figure,
+        f"100: the same in every context. n = {int(table['n'].max()):,} speeches a set. By chance: groups of the same "
+        f"sizes dealt at random. {note}",
+    )
     text = ", ".join(f"{label} {value:.1f}" for label, value in zip(labels, table["overall"], strict=True))
     return Drawing("s1", "Cross-context stability", f"Points; overall stability: {text}.", figure, table, inputs, note)
 
 
+@mpl.rc_context(RC)
 def s2(comparison: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tuple[Path, ...]) -> Drawing:
     """Cohen's d by metric, turned so that right is better; filled where the paired test is significant after Bonferroni."""
     sign = comparison["metric"].map(lambda name: 1 if METRIC_BY_NAME[name].higher_is_better else -1)
@@ -572,55 +437,54 @@ def s2(comparison: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tu
     )
     models = list(dict.fromkeys(data["model"]))
     style, order = model_style(models), [m.name for m in METRICS]
-    with mpl.rc_context(RC):
-        figure = new_figure(1.5 + (0.2 + 0.025 * len(models)) * len(order), COLUMN)
-        axes = figure.add_subplot()
-        for position, model in enumerate(models):
-            part = data[data["model"] == model].set_index("metric").reindex(order)
-            y = np.arange(len(order)) + (position - (len(models) - 1) / 2) * min(0.2, 0.8 / len(models))
-            fill = [style[model]["color"] if known else "white" for known in part["significant"]]
-            axes.scatter(
-                part["gain_d"],
-                y,
-                s=15,
-                marker=style[model]["marker"],
-                c=fill,
-                edgecolors=style[model]["color"],
-                linewidths=0.9,
-                zorder=3,
-            )
-            axes.plot([], [], ls="none", ms=4, label=names[model], **style[model])
-        axes.axvline(0, color=INK, lw=0.8)
-        axes.set_yticks(range(len(order)), order)
-        axes.set(xlabel="Cohen's d, direction-aware", ylim=(len(order) - 0.4, -0.6))
-        axes.grid(axis="both")
-        figure.legend(loc="outside upper left", ncols=2, fontsize=SMALL + 0.5)
-        pairs = int(data["n_pairs"].max()) if len(data) else 0
-        of = ESTIMANDS[comparison["estimand"].iloc[0]] if len(comparison) else ""
-        footnote(
-            figure,
-            f"Right of 0: fine-tuned is better. d with the pooled sd, as in the paper. Filled: significant, paired test, Bonferroni. "
-            f"Up to {pairs:,} pairs a cell. {of} {note}",
+    figure = new_figure(1.5 + (0.2 + 0.025 * len(models)) * len(order), COLUMN)
+    axes = figure.add_subplot()
+    for position, model in enumerate(models):
+        part = data[data["model"] == model].set_index("metric").reindex(order)
+        y = np.arange(len(order)) + (position - (len(models) - 1) / 2) * min(0.2, 0.8 / len(models))
+        fill = [style[model]["color"] if known else "white" for known in part["significant"]]
+        axes.scatter(
+            part["gain_d"],
+            y,
+            s=15,
+            marker=style[model]["marker"],
+            c=fill,
+            edgecolors=style[model]["color"],
+            linewidths=0.9,
+            zorder=3,
         )
+        axes.plot([], [], ls="none", ms=4, label=names[model], **style[model])
+    axes.axvline(0, color=INK, lw=0.8)
+    axes.set_yticks(range(len(order)), order)
+    axes.set(xlabel="Cohen's d, direction-aware", ylim=(len(order) - 0.4, -0.6))
+    axes.grid(axis="both")
+    figure.legend(loc="outside upper left", ncols=2, fontsize=SMALL + 0.5)
+    pairs = int(data["n_pairs"].max()) if len(data) else 0
+    of = ESTIMANDS[comparison["estimand"].iloc[0]] if len(comparison) else ""
+    footnote(
+        figure,
+        f"Right of 0: fine-tuned is better. d with the pooled sd, as in the paper. Filled: significant, paired test, Bonferroni. "
+        f"Up to {pairs:,} pairs a cell. {of} {note}",
+    )
     alt = f"Points by metric for {len(models)} models; {int(data['significant'].sum())} of {len(data)} effects are significant."
     return Drawing("s2", "Effect sizes of fine-tuning", alt, figure, data, inputs, note)
 
 
+@mpl.rc_context(RC)
 def s3(correlations: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing:
     """Spearman's rho, within sets, of the six judge dimensions (rows) with all metrics (columns); colours part at 0."""
     judge = [m.name for m in METRICS if m.kind == "judge"]
     order = [m.name for m in METRICS]
     wide = correlations.pivot(index="first", columns="second", values="rho").reindex(index=judge, columns=order)
     counts, sets = (correlations.loc[correlations["first"].isin(judge), column] for column in ("n", "sets"))
-    with mpl.rc_context(RC):
-        figure = new_figure(2.5)
-        axes = figure.add_subplot()
-        heatmap(axes, wide, decimals=2, limits=(-1, 1), palette=DIVERGING)
-        footnote(
-            figure,
-            f"Spearman's rho within each generated set, plain mean over {span(sets)} sets, n = {span(counts)} speeches; red: above "
-            f"0, blue: below, a dash: no spread. Raw values: of PPL and Self-BLEU less is better. {note}",
-        )
+    figure = new_figure(2.5)
+    axes = figure.add_subplot()
+    heatmap(axes, wide, decimals=2, limits=(-1, 1), palette=DIVERGING)
+    footnote(
+        figure,
+        f"Spearman's rho within each generated set, plain mean over {span(sets)} sets, n = {span(counts)} speeches; red: above "
+        f"0, blue: below, a dash: no spread. Raw values: of PPL and Self-BLEU less is better. {note}",
+    )
     strongest = (
         correlations[(correlations["first"] != correlations["second"]) & correlations["first"].isin(judge)]["rho"].abs().max()
     )
@@ -630,29 +494,29 @@ def s3(correlations: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawi
     return Drawing("s3", "The judge and the other metrics", alt, figure, correlations, inputs, note)
 
 
+@mpl.rc_context(RC)
 def s4(preference: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing:
     """How often a human speech scores better than a generated one to the same prompt; 0.5 is guessing."""
-    with mpl.rc_context(RC):
-        figure = new_figure(1.1 + 0.22 * len(preference), COLUMN)
-        axes = figure.add_subplot()
-        for position, row in enumerate(preference.itertuples()):
-            judged = METRIC_BY_NAME[row.metric].kind == "judge"
-            colour, marker = (MODEL_COLOURS[1], "s") if judged else (BAR, "o")
-            axes.plot([row.low, row.high], [position, position], color=colour, lw=1.2)
-            axes.plot(row.preference, position, marker, color=colour, ms=4)
-        axes.axvline(0.5, color=INK, lw=0.8, ls="--")
-        axes.set_yticks(range(len(preference)), [f"{r.metric} ({r.n:,})" for r in preference.itertuples()])
-        axes.set(
-            xlim=(-0.03, 1.03),
-            ylim=(len(preference) - 0.5, -0.5),
-            xlabel=f"P({HUMAN} speech scores better)",
-        )
-        axes.grid(axis="both")
-        axes.text(0.5, -0.55, "guessing ", ha="right", va="bottom", fontsize=SMALL + 0.2, color=GREY)
-        footnote(
-            figure,
-            "Against a generated speech to the same prompt; in brackets: pairs. Circles: computed metrics, squares: the judge; "
-            f"95 % intervals over prompts; ties count half. {note}",
-        )
+    figure = new_figure(1.1 + 0.22 * len(preference), COLUMN)
+    axes = figure.add_subplot()
+    for position, row in enumerate(preference.itertuples()):
+        judged = METRIC_BY_NAME[row.metric].kind == "judge"
+        colour, marker = (MODEL_COLOURS[1], "s") if judged else (BAR, "o")
+        axes.plot([row.low, row.high], [position, position], color=colour, lw=1.2)
+        axes.plot(row.preference, position, marker, color=colour, ms=4)
+    axes.axvline(0.5, color=INK, lw=0.8, ls="--")
+    axes.set_yticks(range(len(preference)), [f"{r.metric} ({r.n:,})" for r in preference.itertuples()])
+    axes.set(
+        xlim=(-0.03, 1.03),
+        ylim=(len(preference) - 0.5, -0.5),
+        xlabel=f"P({HUMAN} speech scores better)",
+    )
+    axes.grid(axis="both")
+    axes.text(0.5, -0.55, "guessing ", ha="right", va="bottom", fontsize=SMALL + 0.2, color=GREY)
+    footnote(
+        figure,
+        "Against a generated speech to the same prompt; in brackets: pairs. Circles: computed metrics, squares: the judge; "
+        f"95 % intervals over prompts; ties count half. {note}",
+    )
     text = ", ".join(f"{r.metric} {r.preference:.2f}" for r in preference.itertuples())
     return Drawing("s4", "Does the metric know human speech?", f"Points with intervals: {text}.", figure, preference, inputs, note)

@@ -1,32 +1,20 @@
-"""Sentences of the report that are read from the run's own files: what is significant, what reads the speeches, how far to trust.
+"""The report of a run: `outputs/<run>/report.html`, one file that needs no network (notebook 09, `make demo`).
 
-significance(this_run.folder, names)      # "Paired test, bonferroni, 28 tests: …; gains: …; declines: …." and the same, pooled
+Warnings, sentences read from the run's own files, tables, figures, a browser for the speeches, what was dropped, settings and
+provenance. It can be read without JavaScript; with it the speeches can be filtered and sorted. Only the two scripts that the page
+comes with may run: its content policy names them by their hashes. Everything here is plain values; the template escapes them.
 
-What the report says about a run besides its tables and figures: warnings, dropped rows, settings, provenance.
-
-`report.write_report` (notebook 09) puts these together; each function here returns plain rows.
-
-The speech browser of the report: which prompts the page holds, and what it shows of each speech (notebook 09).
-
-    content = browser(this_run.folder, scores, names, judge="flow-judge", limit=100, seed=42)
-
-`scores` has `composite` (`release.with_composite`). Everything here is plain values; the template escapes them.
-
-The report of a run: `outputs/<run>/report.html`, one file that needs no network (notebook 09, `make demo`).
-
-write_report(this_run.folder, scores, profile="demo", models=models, judge=judge, browser_prompts=24, seed=42)
-print(headline(this_run.folder))
-
-It can be read without JavaScript; with it the speeches can be filtered and sorted. Only the two scripts that the page comes with
-may run: its content policy names them by their hashes.
+    write_report(this_run.folder, scores, profile="demo", models=models, judge=judge, browser_prompts=24, seed=42)
+    print(headline(this_run.folder))
 """
 
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import pandas as pd
@@ -39,13 +27,14 @@ from parliabench_utils.results.figures import DPI
 from parliabench_utils.results.release import representative
 from parliabench_utils.results.scores import HUMAN, SET, SMALL_GROUP, generated, kept_prompts, read_judgements
 from parliabench_utils.results.statistics import verdict
-from parliabench_utils.results.tables import DASH, MARKS, Table, number, read_table, set_label, span
+from parliabench_utils.results.tables import DASH, MARKS, Table, model_names, number, read_table, set_labels, span
 from parliabench_utils.run.artefacts import printable, read_csv, write_text
 from parliabench_utils.run.params import read_profile
 from parliabench_utils.run.project import shown
 from parliabench_utils.run.stages import STAGES
 
-READERS = {  # metric -> the parameter of notebook 05 that names what reads the speeches
+# metric -> the parameter of notebook 05 that names what reads the speeches
+READERS = {
     "PPL": "language_model",
     "GRUEN's grammar": "grammar",
     "BERTScore": "bertscore_encoder",
@@ -63,14 +52,10 @@ def significance(folder: Path, names: Mapping[str, str]) -> list[str]:
     """One sentence for the paired test and one for the paper's pooled one: which metrics rise and fall, for which model."""
     table = read_csv(folder / "08_statistics/comparison.csv")
     correction = _parameters(folder, "08_statistics").get("correction", "bonferroni")
-    titles = {"paired": "Paired by prompt", "pooled": "Pooled, as in the paper"}
     said = []
-    for test, title in titles.items():
-        marks = verdict(table, test, correction)
-        found = {
-            mark: ", ".join(f"{row.metric} ({names[row.model]})" for row in table[marks == mark].itertuples()) or "none"
-            for mark in ("gain", "decline")
-        }
+    for test, title in {"paired": "Paired by prompt", "pooled": "Pooled, as in the paper"}.items():
+        named = table["metric"] + " (" + table["model"].map(names) + ")"
+        found = {mark: ", ".join(named[verdict(table, test, correction) == mark]) or "none" for mark in ("gain", "decline")}
         family = table["family" if test == "pooled" else "paired_p_family"].iloc[0]
         said.append(f"{title} ({correction}, {family}): gains: {found['gain']}; declines: {found['decline']}.")
     return said
@@ -141,20 +126,10 @@ def differences(folder: Path, profile: str) -> list[dict[str, str]]:
         for key in dict.fromkeys([*paper, *ours]):
             if key not in NOT_SETTINGS and ours.get(key) != paper.get(key):
                 rows.append({"stage": stage, "key": key, "run": _text(ours.get(key)), "paper": _text(paper.get(key))})
-    return _common_once(rows)
-
-
-def _common_once(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """A setting that differs in all nine notebooks alike is one row, `all`."""
-    count: dict[tuple[str, ...], int] = {}
-    for row in rows:
-        mark = (row["key"], row["run"], row["paper"])
-        count[mark] = count.get(mark, 0) + 1
-    shared = {mark for mark, n in count.items() if n == len(STAGES)}
-    common = [
-        {"stage": "all", "key": key, "run": ours, "paper": paper} for key, ours, paper in count if (key, ours, paper) in shared
-    ]
-    return common + [row for row in rows if (row["key"], row["run"], row["paper"]) not in shared]
+    marks = [(row["key"], row["run"], row["paper"]) for row in rows]
+    shared = [mark for mark in dict.fromkeys(marks) if marks.count(mark) == len(STAGES)]  # in all nine notebooks alike
+    common = [{"stage": "all", "key": key, "run": ours, "paper": paper} for key, ours, paper in shared]
+    return common + [row for row, mark in zip(rows, marks, strict=True) if mark not in shared]
 
 
 def _text(value: object) -> str:
@@ -202,22 +177,14 @@ def _printed_part(frame: pd.DataFrame) -> pd.DataFrame:
 
 def missing_scores(scores: pd.DataFrame, kept: Sequence[str], compared: int) -> list[dict[str, str]]:
     """From speeches to the prompts that the tables compare."""
-    asked = scores["prompt_id"].nunique()
-    silent = int(scores["generated_speech"].isna().sum())
-    return [
-        {"stage": "04_generate", "reason": "no attempt passed the checks (speeches)", "rows": f"{silent:,}"},
-        {
-            "stage": "04_generate",
-            "reason": "prompts that not every model and type answered",
-            "rows": f"{asked - len(set(kept)):,}",
-        },
-        {
-            "stage": "08_statistics",
-            "reason": "answered prompts without all ratings",
-            "rows": f"{max(len(set(kept)) - compared, 0):,}",
-        },
-        {"stage": "08_statistics", "reason": "prompts that remain and are compared", "rows": f"{compared:,}"},
-    ]
+    answered, silent = len(set(kept)), int(scores["generated_speech"].isna().sum())
+    counted = (
+        ("04_generate", "no attempt passed the checks (speeches)", silent),
+        ("04_generate", "prompts that not every model and type answered", scores["prompt_id"].nunique() - answered),
+        ("08_statistics", "answered prompts without all ratings", max(answered - compared, 0)),
+        ("08_statistics", "prompts that remain and are compared", compared),
+    )
+    return [{"stage": stage, "reason": reason, "rows": f"{n:,}"} for stage, reason, n in counted]
 
 
 def warnings(folder: Path, specs: Sequence[ModelSpec], judge: str, n_prompts: int) -> list[str]:
@@ -228,17 +195,15 @@ def warnings(folder: Path, specs: Sequence[ModelSpec], judge: str, n_prompts: in
             "The corpus is the embedded one: invented debates by invented members, written for this project with a large language "
             "model. No party said any of it, and its row “Human speeches” is that corpus, not people."
         )
-    scorer = _signature(folder, specs[0].name, "PPL")
+    files = sorted((folder / "05_text_metrics" / specs[0].name).glob("*.signatures.json"))
+    scorer = str(json.loads(files[0].read_text(encoding="utf-8")).get("PPL", "")) if files else ""
     own = [spec.display for spec in specs if spec.id in scorer or spec.id.rpartition("/")[2] in scorer or spec.name in scorer]
     if own:
-        who = ", ".join(own)
-        found.append(f"Perplexity is scored by the generators' own base ({who}), so it favours their wording.")
-    found += other_readers(folder) + guessing(folder)
-    found += _judge_warnings(specs, judge)
+        found.append(f"Perplexity is scored by the generators' own base ({', '.join(own)}), so it favours their wording.")
+    found += other_readers(folder) + guessing(folder) + _judge_warnings(specs, judge)
     if n_prompts < SMALL_GROUP:
-        found.append(
-            f"{n_prompts} prompts are compared: with fewer than {SMALL_GROUP} most differences cannot be told from chance."
-        )
+        few = f"with fewer than {SMALL_GROUP} most differences cannot be told from chance."
+        found.append(f"{n_prompts} prompts are compared: {few}")
     if any(record["environment"].get("git_dirty") for record in read_manifests(folder)):
         found.append("The code had changes that no commit holds when a stage ran.")
     return found
@@ -252,11 +217,6 @@ def _judge_warnings(specs: Sequence[ModelSpec], judge: str) -> list[str]:
     if spec.id in {s.id for s in specs}:
         found.append("The judge is one of the generators: it judges its own kind.")
     return found
-
-
-def _signature(folder: Path, model: str, metric: str) -> str:
-    files = sorted((folder / "05_text_metrics" / model).glob("*.signatures.json"))
-    return str(json.loads(files[0].read_text(encoding="utf-8")).get(metric, "")) if files else ""
 
 
 def signatures(folder: Path, sets: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
@@ -275,21 +235,13 @@ def signatures(folder: Path, sets: Sequence[tuple[str, str]]) -> list[dict[str, 
 
 def provenance_rows(folder: Path) -> list[dict[str, str]]:
     """What ran: job, status, seed, commit, and its notes. Durations and memory are in the manifests themselves."""
-    rows = []
-    for record in read_manifests(folder):
-        if record["status"] == "running":
-            continue  # notebook 09 itself, while it writes this
-        commit = record["environment"].get("git_commit") or "no git"
-        rows.append(
-            {
-                "job": record["job"],
-                "status": record["status"],
-                "seed": str(record["seed"]),
-                "commit": commit[:10],
-                "notes": json.dumps(record["notes"], ensure_ascii=False, sort_keys=True, indent=1),
-            }
-        )
-    return rows
+    return [
+        {"job": record["job"], "status": record["status"], "seed": str(record["seed"])}
+        | {"commit": (record["environment"].get("git_commit") or "no git")[:10]}
+        | {"notes": json.dumps(record["notes"], ensure_ascii=False, sort_keys=True, indent=1)}
+        for record in read_manifests(folder)
+        if record["status"] != "running"  # notebook 09 itself, while it writes this
+    ]
 
 
 def model_rows(specs: Sequence[ModelSpec]) -> pd.DataFrame:
@@ -310,9 +262,8 @@ def browser(folder: Path, scores: pd.DataFrame, names: Mapping[str, str], *, jud
     rows = scores[scores["prompt_id"].isin(order)]
     words = _judge_words(folder, judge, rows)
     roles = {tuple(row[key] for key in KEY): row["role"] for row in representative(scores).to_dict("records")}
-    prompts = [
-        _prompt(place, part, names, words, roles) for place, (_, part) in enumerate(rows.groupby(rows["prompt_id"].map(order)))
-    ]
+    by_prompt = rows.groupby(rows["prompt_id"].map(order))
+    prompts = [_prompt(place, part, names, words, roles) for place, (_, part) in enumerate(by_prompt)]
     speeches = [speech for prompt in prompts for speech in prompt["speeches"]]
     return {
         "prompts": prompts,
@@ -368,11 +319,8 @@ def _prompt(place: int, rows: pd.DataFrame, names: Mapping[str, str], words: Map
     several = rows["variant"].nunique() > 1
     ordered = pd.concat([generated(rows), rows[rows["type"] == HUMAN]]).to_dict("records")
     speeches = [_speech(f"p{place}s{position}", row, names, words, roles, several) for position, row in enumerate(ordered)]
-    return {key: ordered[0][key] for key in CONTEXT} | {
-        "id": f"p{place}",
-        "speeches": speeches,
-        "n_generated": len(generated(rows)),
-    }
+    context = {key: ordered[0][key] for key in CONTEXT}
+    return context | {"id": f"p{place}", "speeches": speeches, "n_generated": len(generated(rows))}
 
 
 def _speech(
@@ -380,22 +328,14 @@ def _speech(
 ) -> dict[str, Any]:
     key, human = tuple(row[name] for name in KEY), row["type"] == HUMAN
     label = names[row["model"]] if human else f"{names[row['model']]}, {row['type']}"
-    return {
-        "id": place,
-        "model": row["model"],
-        "display": names[row["model"]],
-        "type": row["type"],
-        "label": f"{label}, variant {row['variant']}" if several and not human else label,
-        "human": human,
-        "party": row["Party"],
-        "text": row["generated_speech"] if pd.notna(row["generated_speech"]) else None,
-        "n_words": int(row["n_words"]) if pd.notna(row["n_words"]) else 0,
-        "composite": row["composite"],
-        "scores": [(name, _score(row[column])) for name, column, _ in SCORES],
-        "judge": words.get(key, []),
-        "role": roles.get(key, ""),
-        "compared": bool(row["compared"]),
-    }
+    text, n_words = row["generated_speech"], row["n_words"]
+    return (
+        {"id": place, "model": row["model"], "display": names[row["model"]], "type": row["type"], "human": human}
+        | {"label": f"{label}, variant {row['variant']}" if several and not human else label, "party": row["Party"]}
+        | {"text": text if pd.notna(text) else None, "n_words": int(n_words) if pd.notna(n_words) else 0}
+        | {"composite": row["composite"], "scores": [(name, _score(row[column])) for name, column, _ in SCORES]}
+        | {"judge": words.get(key, []), "role": roles.get(key, ""), "compared": bool(row["compared"])}
+    )
 
 
 def _score(value: float) -> str:
@@ -404,18 +344,9 @@ def _score(value: float) -> str:
 
 def _choices(rows: pd.DataFrame, names: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
     """Values and printed names of each filter, in the order in which the run has them or in that of the alphabet."""
-    models = list(dict.fromkeys(rows["model"]))
-    return {
-        "party": _named(sorted(set(rows["Party"]))),
-        "topic": _named(sorted(set(rows["Topic"]))),
-        "house": _named(sorted(set(rows["House"]))),
-        "model": [(model, names[model]) for model in models],
-        "type": _named(dict.fromkeys(rows["type"])),
-    }
-
-
-def _named(values: Iterable[str]) -> list[tuple[str, str]]:
-    return [(value, value) for value in values]
+    values = {key.lower(): sorted(set(rows[key])) for key in ("Party", "Topic", "House")} | {"type": dict.fromkeys(rows["type"])}
+    models = [(model, names[model]) for model in dict.fromkeys(rows["model"])]
+    return {key: [(value, value) for value in found] for key, found in values.items()} | {"model": models}
 
 
 def _extremes(speeches: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -433,26 +364,13 @@ NUMBERED = tuple(f"table{n:02d}" for n in range(1, 14))
 AUDIT = "paper_audit"
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("tablesort.min.js", "browser.js")
-HUMAN_NAME = "Human speeches"
 SCREEN_DPI = 125  # figures stand a little larger on the page than in print
 NUMBER = r"[<\[−+-]?\s?\d.*"
 HEADLINE_WIDTH, NAME_WIDTH = 11, 14  # characters
 
 
-def model_names(models: Sequence[str]) -> dict[str, str]:
-    """Printed names of the run's models, and of the human row."""
-    return {model: read_model_spec(model).display for model in models} | {HUMAN: HUMAN_NAME}
-
-
 def write_report(
-    folder: Path,
-    scores: pd.DataFrame,
-    *,
-    profile: str,
-    models: Sequence[str],
-    judge: str,
-    browser_prompts: int,
-    seed: int,
+    folder: Path, scores: pd.DataFrame, *, profile: str, models: Sequence[str], judge: str, browser_prompts: int, seed: int
 ) -> Path:
     """Write `report.html` from the run's tables, figures, manifests and `scores` (with `composite`); returns its path.
 
@@ -462,25 +380,17 @@ def write_report(
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    printed = {"finalize": lambda value: printable(value) if type(value) is str else value, "autoescape": True}
+    form = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), **printed, **form)
     environment.filters |= {"text_columns": text_columns, "sha256": _csp_hash, "round3": number}
-    own = {name: Markup(_template(name)) for name in ("report.css", "tablesort.LICENCE", *SCRIPTS)}
+    inner = ("report.css", "tablesort.LICENCE", *SCRIPTS)
+    own = {name: Markup((TEMPLATES / name).read_text(encoding="utf-8")) for name in inner}
     content = _content(folder, scores, profile, models, judge)
     content["browser"] = browser(folder, scores, model_names(models), judge=judge, limit=browser_prompts, seed=seed)
     content |= {"style": own["report.css"], "licence": own["tablesort.LICENCE"], "scripts": [own[s] for s in SCRIPTS]}
     write_text(folder / "report.html", environment.get_template("report.html.j2").render(content))
     return folder / "report.html"
-
-
-def _template(name: str) -> str:
-    return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def _csp_hash(script: str) -> str:
@@ -521,12 +431,9 @@ def _table_names(folder: Path) -> list[str]:
 
 def text_columns(frame: pd.DataFrame) -> list[bool]:
     """Which columns hold words rather than numbers, so that the page sets them to the left; dashes do not decide."""
-    return [_is_text(frame[column].astype(str)) for column in frame.columns]
-
-
-def _is_text(cells: pd.Series) -> bool:
-    known = cells[cells != DASH]
-    return len(known) > 0 and known.str.fullmatch(NUMBER).mean() <= 0.5
+    cells = [frame[column].astype(str) for column in frame.columns]
+    known = [column[column != DASH] for column in cells]
+    return [len(column) > 0 and bool(column.str.fullmatch(NUMBER).mean() <= 0.5) for column in known]
 
 
 def _printed(table: Table) -> Table:
@@ -551,10 +458,9 @@ def headline_frame(folder: Path) -> pd.DataFrame:
     """Metrics in rows, models and types in columns: means with * (gain) and † (decline), from `tables/table02.csv`."""
     data = read_csv(folder / "tables/table02.csv")
     names = dict(zip(data["model"], data["display"], strict=True))
-    labels = [set_label(m, t, names) for m, t in zip(data["model"], data["type"], strict=True)]
-    marks = data["mark"].fillna("").map(MARKS)
-    printed = data["mean"].map(lambda v: "—" if pd.isna(v) else f"{v:.3f}") + marks
-    frame = pd.DataFrame({"metric": data["metric"], "set": labels, "cell": printed})
+    labels = set_labels(data, names)
+    cell = data["mean"].map(number) + data["mark"].fillna("").map(MARKS)
+    frame = pd.DataFrame({"metric": data["metric"], "set": labels, "cell": cell})
     wide = frame.pivot(index="metric", columns="set", values="cell")
     wide = wide.reindex(index=[m.name for m in METRICS], columns=list(dict.fromkeys(labels)))
     wide.index = [f"{m.name} {'↑' if m.higher_is_better else '↓'}" for m in METRICS]
@@ -568,7 +474,7 @@ def headline(folder: Path) -> str:
     if not report.exists():
         raise FileNotFoundError(f"{folder.name} has no report.html: run 09_figures first (make demo)")
     frame = headline_frame(folder)
-    columns = [_wrapped(str(column)) for column in frame.columns]
+    columns = [wrap(str(column), HEADLINE_WIDTH) or [""] for column in frame.columns]
     width = max(HEADLINE_WIDTH, *(len(line) for lines in columns for line in lines)) + 2
     height = max(map(len, columns))
     padded = [[""] * (height - len(lines)) + lines for lines in columns]
@@ -578,9 +484,3 @@ def headline(folder: Path) -> str:
     rule = "-" * len(body[0])
     legend = "(B) baseline, (F) fine-tuned; * significant gain, † significant decline"
     return "\n".join([*head, rule, *body, rule, legend, f"report: {shown(report)}"])
-
-
-def _wrapped(text: str) -> list[str]:
-    from textwrap import wrap
-
-    return wrap(text, HEADLINE_WIDTH) or [""]

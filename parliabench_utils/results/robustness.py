@@ -1,31 +1,12 @@
-"""Word n-grams of many texts as 64-bit numbers, so that millions of them are compared in seconds.
+"""Can the results be trusted? Permutation of types, one model of all speeches, who drops out, what is copied (notebook 08).
 
-Used by `memorisation` and `permutation` (notebook 08). A word's number comes from a hash of its letters and is the same in
-every run; an n-gram's number grows word by word. Two n-grams have the same number by chance once in about 10^19 pairs.
+Self-BLEU: each value depends on the other speeches, so no t-test fits; the types change places instead (`self_bleu_test`). All
+models at once (`mixed_models`). Whom the rule for missing values leaves out, and what that could hide (`composition`,
+`worst_case`). What models repeat of their training speeches, held-out people being the yardstick (`memorisation`).
 
->>> corpus = encode(["My Lords, we agree.", None])
->>> corpus.lengths.tolist(), corpus.words[0][:2]
-([6, 0], ['my', 'lords'])
-
-Self-BLEU of the compared speeches, and whether fine-tuning changes it: a permutation test (notebook 08).
-
-A job's own Self-BLEU grows with the number of its valid speeches, so `compared_self_bleu` computes it again: as many speeches
-to the same prompts in every set. A t-test counts each of them as independent, which they are not, as they are each other's
-references; here the two types change places instead, and the difference is taken anew. Where there are many pools (prompts with
-variants, contexts) a whole pool changes places, which leaves its values as they are. Where there are few (all speeches of a
-model), the two speeches of a prompt change places and Self-BLEU is computed again.
-
-All models in one analysis of each metric, score ~ type * model, with what speeches to one prompt share (notebook 08).
-
-A random intercept by prompt with one residual variance finds effects that are not there where models differ in spread (false
-positives to .20). So the same model is fitted by generalised estimating equations (Liang and Zeger 1986): speeches to a
-prompt are exchangeable, as with a random intercept, and standard errors are robust to unequal variances and any dependence
-within a prompt, corrected for few prompts (Mancl and DeRouen 2001). statsmodels fits it.
-
-Who drops out when only fully answered and rated prompts count, and what that could hide (section 5.3; notebook 08).
-
-Hard prompts may drop out more often. `composition` shows the mix of prompts before and after, with a test of "every prompt is as
-likely to stay"; `worst_case` says between which values a difference could lie, whatever the missing speeches were like.
+>>> found = memorised(["we shall fight on"], ["They said that we shall fight and win."])
+>>> int(found["longest_run"][0]), found["longest_passage"][0]
+(3, 'we shall fight')
 
 Do the metrics agree with each other, do raters agree, and do scores tell human from generated speeches? Figures s3 and s4.
 
@@ -34,15 +15,6 @@ one that cannot is reported as such.
 
     ordinal_alpha(ratings)                  # ratings: (n_raters, n_items), NaN where a rater left an item out
     pair_agreement(judge, human, points=10)     # quadratic kappa, ICC(A,1), Kendall's tau of two raters
-
-Do models repeat their training speeches? Longest common run of words and shared n-grams, calibrated by people (notebook 08).
-
-Held-out members' speeches share phrases with the training speeches too ("the right hon. Member for"). A model memorises
-as far as its overlap goes beyond theirs.
-
->>> found = memorised(["we shall fight on"], ["They said that we shall fight and win."])
->>> int(found["longest_run"][0]), found["longest_passage"][0]
-(3, 'we shall fight')
 
 How far a judge can be believed, in numbers: spread, length, repetition, order, rubric, a second judge, controls.
 
@@ -56,61 +28,20 @@ read, which the report shows too, `trust.csv`.
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from hashlib import blake2b
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from parliabench_utils.metrics.distinct import words
+from parliabench_utils.metrics import self_bleu as bleu
 from parliabench_utils.metrics.judge_prompts import DIMENSIONS
 from parliabench_utils.metrics.judge_trust import AGAIN, CONTROLS, REVERSED, SHUFFLED
-from parliabench_utils.metrics.self_bleu import EPSILON, GROUP_COLUMNS, comparable, pools
 from parliabench_utils.metrics.speeches import rank_correlations
 from parliabench_utils.metrics.table import METRICS, Metric, is_rounding, settled
 from parliabench_utils.results.scores import HUMAN, SET, cluster_t_test, estimand_weights, generated
-from parliabench_utils.results.statistics import BASELINE, TUNED, cliffs_delta
+from parliabench_utils.results.statistics import BASELINE, TUNED, cliffs_delta, compare
 from parliabench_utils.run.artefacts import Row
-
-BASE = np.uint64(0x9E3779B97F4A7C15 | 1)  # odd, so that no bit of a word's number is lost
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """Texts end to end: `codes` (n_words,) uint64, `ends` (n_words,) where the text of each word ends, `lengths` (n_texts,)."""
-
-    words: list[list[str]]
-    codes: np.ndarray
-    ends: np.ndarray
-    lengths: np.ndarray
-
-    @property
-    def starts(self) -> np.ndarray:
-        """Position of each text's first word, shape (n_texts,)."""
-        return np.cumsum(self.lengths) - self.lengths
-
-
-@lru_cache(maxsize=1_000_000)
-def _code(word: str) -> int:
-    return int.from_bytes(blake2b(word.encode(), digest_size=8).digest())
-
-
-def encode(texts: Sequence[str | None]) -> Encoded:
-    """The words of `texts` (None has none) as numbers."""
-    split = [words(text) for text in texts]
-    lengths = np.array([len(text) for text in split], dtype=np.int64)
-    codes = np.fromiter((_code(word) for text in split for word in text), dtype=np.uint64, count=int(lengths.sum()))
-    return Encoded(split, codes, np.repeat(np.cumsum(lengths), lengths), lengths)
-
-
-def longer(hashes: np.ndarray, positions: np.ndarray, n: int, corpus: Encoded) -> tuple[np.ndarray, np.ndarray]:
-    """The n-grams at `positions` with one more word: numbers and positions, those that would leave their text dropped."""
-    fits = positions + n < corpus.ends[positions]
-    kept = positions[fits]
-    return hashes[fits] * BASE + corpus.codes[kept + n], kept
-
 
 COLUMN = "Self-BLEU"
 JOB_COLUMN = "Self-BLEU of the job"  # notebook 05's
@@ -119,23 +50,20 @@ MANY_GROUPS = 20  # 2^20 ways to change places
 PERMUTATION_COLUMNS = ["model", "difference", "ci_low", "ci_high", "p", "unit", "n_prompts", "n_groups", "draws"]
 
 
-def settings_of(signature: str) -> tuple[str, int]:
-    """(group, max_n) of a Self-BLEU signature of notebook 05; group is PUBLISHED where the values were read from elsewhere.
-
-    ValueError where it names none.
-    """
-    match = re.match(r"Self-BLEU-(\d+)\|group:(\w+)", signature)
-    if not match or match[2] not in GROUP_COLUMNS:
-        raise ValueError(f"no order and group in Self-BLEU's signature {signature!r}: run 05_text_metrics again")
-    return PUBLISHED if signature.endswith(f"|{PUBLISHED}") else match[2], int(match[1])
-
-
 def run_settings(folder: Path, sets: Iterable[tuple[str, str]]) -> tuple[str, int]:
-    """`settings_of` of a run's sets (model, type). ValueError where 05 scored them by different ones."""
+    """(group, max_n) by which notebook 05 took the Self-BLEU of `sets` (model, type); PUBLISHED where values come from elsewhere.
+
+    ValueError where a signature does not say, and where sets were scored by different settings.
+    """
     found: dict[tuple[str, int], str] = {}
     for model, kind in sets:
         path = folder / "05_text_metrics" / model / f"{kind}.signatures.json"
-        found.setdefault(settings_of(json.loads(path.read_text(encoding="utf-8"))[COLUMN]), f"{model}/{kind}")
+        signature = json.loads(path.read_text(encoding="utf-8"))[COLUMN]
+        match = re.match(r"Self-BLEU-(\d+)\|group:(\w+)", signature)
+        if not match or match[2] not in bleu.GROUP_COLUMNS:
+            raise ValueError(f"no order and group in Self-BLEU's signature {signature!r}: run 05_text_metrics again")
+        group = PUBLISHED if signature.endswith(f"|{PUBLISHED}") else match[2]
+        found.setdefault((group, int(match[1])), f"{model}/{kind}")
     if len(found) > 1:
         raise ValueError(f"05_text_metrics took Self-BLEU by different settings: {found}; run it again with one")
     return next(iter(found))
@@ -144,222 +72,103 @@ def run_settings(folder: Path, sets: Iterable[tuple[str, str]]) -> tuple[str, in
 def compared_self_bleu(scores: pd.DataFrame, group: str, max_n: int = 4) -> pd.DataFrame:
     """`scores` with Self-BLEU computed again among the rows that are compared (`compared`), so that sets can be.
 
-    NaN outside the pools (`metrics.self_bleu.pools`); what notebook 05 wrote stands in JOB_COLUMN.
+    A job's own value grows with the number of its valid speeches; here every set has as many, to the same prompts. NaN outside
+    the pools (`metrics.self_bleu.pools`); what notebook 05 wrote stands in JOB_COLUMN.
     """
+    scores = scores.assign(**{JOB_COLUMN: scores.get(JOB_COLUMN, scores[COLUMN])})
     if group == PUBLISHED:
-        return scores.assign(**{JOB_COLUMN: scores[COLUMN]})
-    values = comparable(scores[scores["compared"]], group, max_n).reindex(scores.index)
-    return scores.assign(**{JOB_COLUMN: scores[COLUMN], COLUMN: values})
+        return scores
+    return scores.assign(**{COLUMN: bleu.comparable(scores[scores["compared"]], group, max_n).reindex(scores.index)})
+
+
+def compare_permuted(
+    rows: pd.DataFrame, group: str, max_n: int = 4, *, draws: int = 2000, seed: int = 42, **how
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`statistics.compare` (`how` are its arguments) with Self-BLEU's p and interval from `self_bleu_test`; and that test.
+
+    Its own interval, and its Wilcoxon p, which is left out, take the speeches for independent: with equal types such intervals
+    miss 0 in a sixth of runs.
+    """
+    test = self_bleu_test(rows, group, max_n, draws, seed)
+    by_model = test.set_index("model")
+    found = compare(rows, permuted=by_model["p"], draws=draws, seed=seed, **how)
+    mine = found["metric"] == COLUMN
+    for column in ("ci_low", "ci_high"):
+        found.loc[mine, column] = found.loc[mine, "model"].map(by_model[column])
+    found.loc[mine, "wilcoxon_p"] = np.nan
+    return found, test
 
 
 def self_bleu_test(rows: pd.DataFrame, group: str = "model", max_n: int = 4, draws: int = 2000, seed: int = 42) -> pd.DataFrame:
-    """One row a model, PERMUTATION_COLUMNS:
-    difference (fine-tuned minus baseline), two-sided p, unit (what changes places) and counts.
+    """Does tuning change Self-BLEU? PERMUTATION_COLUMNS, one row a model: difference is fine-tuned minus baseline.
 
-    Only speeches of `pools` count, so both types have the same prompts. The 95 % interval reaches as far to both sides as 95 % of
-    the permuted differences do. NaN where nothing can change places.
+    The types change places in `draws` permutations. Where there are many pools (prompts with variants, contexts) a whole pool
+    does, which leaves its values as they are (unit "group"); where there are few (all speeches of a model), the two speeches of a
+    prompt do, and Self-BLEU is computed again (unit "prompt"). Only speeches of `pools` count, so both types have the same prompts.
+    p is two-sided; the 95 % interval reaches as far to both sides as 95 % of the permuted differences do. NaN where nothing can
+    change places.
     """
     published = group == PUBLISHED
-    pool = rows["prompt_id"] if published else pools(rows, group)
-    values = rows[COLUMN] if published else comparable(rows, group, max_n)
-    pooled = rows.assign(_pool=pool, **{COLUMN: values})[pool.notna() & rows["generated_speech"].notna()]
+    both = rows["type"].isin([BASELINE, TUNED])
+    pool = rows["prompt_id"] if published else bleu.pools(rows, group)
+    values = rows[COLUMN] if published else bleu.comparable(rows, group, max_n)
+    pooled = rows.assign(_pool=pool, **{COLUMN: values})[both & pool.notna() & rows["generated_speech"].notna()]
     found = []
-    for model in dict.fromkeys(rows.loc[rows["type"].isin([BASELINE, TUNED]), "model"]):
-        speeches = pooled[(pooled["model"] == model) & pooled["type"].isin([BASELINE, TUNED])].reset_index(drop=True)
-        rng = np.random.default_rng(seed)
-        labels = speeches["_pool"]
-        both = speeches.groupby(labels)["type"].nunique() == 2
-        unit = "group" if published or both.sum() >= MANY_GROUPS else "prompt"
-        way = _swap_groups if unit == "group" else _swap_prompts
-        difference, null = way(speeches, labels, max_n, draws, rng)
-        shared = int((speeches.groupby("prompt_id")["type"].nunique() == 2).sum())
-        reach = np.percentile(np.abs(null), 95) if not np.isnan(null).any() else np.nan
-        found.append(
-            {"model": model, "difference": difference, "ci_low": difference - reach, "ci_high": difference + reach}
-            | {"p": _p_value(difference, null), "unit": unit, "n_prompts": shared}
-            | {"n_groups": int(both.sum()), "draws": draws}
-        )
+    for model in dict.fromkeys(rows.loc[both, "model"]):
+        speeches, rng = pooled[pooled["model"] == model].reset_index(drop=True), np.random.default_rng(seed)
+        n_groups, n_prompts = (int((speeches.groupby(key)["type"].nunique() == 2).sum()) for key in ("_pool", "prompt_id"))
+        unit = "group" if published or n_groups >= MANY_GROUPS else "prompt"
+        difference, null = _swap_groups(speeches, draws, rng) if unit == "group" else _swap_prompts(speeches, max_n, draws, rng)
+        undefined = np.isnan(difference) or is_rounding(np.ptp(null), 1.0)
+        p = np.nan if undefined else (1 + (np.abs(null) >= abs(difference) - 1e-12).sum()) / (1 + draws)
+        reach = np.percentile(np.abs(null), 95)
+        row = {"model": model, "difference": difference, "ci_low": difference - reach, "ci_high": difference + reach, "p": p}
+        found.append(row | {"unit": unit, "n_prompts": n_prompts, "n_groups": n_groups, "draws": draws})
     return pd.DataFrame(found, columns=PERMUTATION_COLUMNS)
 
 
-def with_permuted(comparison: pd.DataFrame, test: pd.DataFrame) -> pd.DataFrame:
-    """A `compare` table with Self-BLEU's interval from `self_bleu_test`, and without its Wilcoxon p.
-
-    Both take the speeches for independent: with equal types such intervals miss 0 in a sixth of runs.
-    """
-    found = comparison.copy()
-    mine = found["metric"] == COLUMN
-    for column in ("ci_low", "ci_high"):
-        found.loc[mine, column] = found.loc[mine, "model"].map(test.set_index("model")[column])
-    found.loc[mine, "wilcoxon_p"] = np.nan
-    return found
-
-
-def _p_value(difference: float, null: np.ndarray) -> float:
-    """Share of permutations with a difference at least as large, the observed one counted."""
-    if np.isnan(difference) or np.isnan(null).all() or is_rounding(np.ptp(null), 1.0):
-        return float("nan")
-    return float((1 + (np.abs(null) >= abs(difference) - 1e-12).sum()) / (1 + null.size))
-
-
-def _swap_groups(
-    speeches: pd.DataFrame, labels: pd.Series, max_n: int, draws: int, rng: np.random.Generator
-) -> tuple[float, np.ndarray]:
-    """The values as they are; each group's two types change places with probability 1/2."""
-    del max_n  # nothing is computed again
-    stats = speeches.groupby([labels, "type"])[COLUMN].agg(["sum", "count"]).unstack("type", fill_value=0)
-    sums, counts = (
-        stats[name].reindex(columns=[BASELINE, TUNED], fill_value=0).to_numpy(float) for name in stats.columns.levels[0]
-    )
-    swap = rng.random((draws, len(stats))) < 0.5
+def _swap_groups(speeches: pd.DataFrame, draws: int, rng: np.random.Generator) -> tuple[float, np.ndarray]:
+    """The difference and its permutations: each pool's two types change places, with their values, with probability 1/2."""
+    stats = speeches.groupby(["_pool", "type"])[COLUMN].agg(["sum", "count"]).unstack("type", fill_value=0)
+    sums, counts = (stats[name].reindex(columns=[BASELINE, TUNED], fill_value=0).to_numpy(float) for name in ("sum", "count"))
+    swap = np.vstack([np.zeros(len(stats), dtype=bool), rng.random((draws, len(stats))) < 0.5])  # the first is as things are
     swap[:, (counts == 0).any(axis=1)] = False
     moved_sums, moved_counts = (swap @ (table[:, 0] - table[:, 1]) for table in (sums, counts))
-
-    def difference(sum_moved, count_moved):
-        tuned = (sums[:, 1].sum() + sum_moved) / (counts[:, 1].sum() + count_moved)
-        return tuned - (sums[:, 0].sum() - sum_moved) / (counts[:, 0].sum() - count_moved)
-
     if not counts.sum(axis=0).all():
         return float("nan"), np.full(draws, np.nan)
-    return float(difference(0.0, 0.0)), difference(moved_sums, moved_counts)
+    tuned = (sums[:, 1].sum() + moved_sums) / (counts[:, 1].sum() + moved_counts)
+    differences = tuned - (sums[:, 0].sum() - moved_sums) / (counts[:, 0].sum() - moved_counts)
+    return float(differences[0]), differences[1:]
 
 
-@dataclass(frozen=True)
-class Pool:
-    """Speeches of one model in numbers: one entry for each n-gram of a speech that another speech of its group has too.
-
-    Entries are sorted by `key` (the n-gram in its group) and falling `count`; `order` is n - 1.
-    """
-
-    lengths: np.ndarray  # (n_speeches,) words
-    group: np.ndarray  # (n_speeches,)
-    key: np.ndarray
-    speech: np.ndarray
-    count: np.ndarray
-    order: np.ndarray
-    max_n: int
-
-
-def pool(texts: list[str], groups: np.ndarray, max_n: int) -> Pool:
-    """The shared n-grams of `texts`, n = 1 to `max_n`, within `groups` (whole numbers, one a text)."""
-    corpus = encode(texts)
-    owner = np.repeat(np.arange(len(texts)), corpus.lengths)
-    hashes, positions, parts, n_keys = corpus.codes, np.arange(corpus.codes.size), [], 0
-    for n in range(1, max_n + 1):
-        part = _entries(hashes, owner[positions], groups)
-        parts.append((part[0] + n_keys, *part[1:], np.full(part[0].size, n - 1)))
-        n_keys += int(part[0].max(initial=-1)) + 1
-        hashes, positions = longer(hashes, positions, n, corpus)
-    key, speech, count, order = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    place = np.lexsort((-count, key))
-    return Pool(corpus.lengths, groups, key[place], speech[place], count[place], order[place], max_n)
-
-
-def _entries(hashes: np.ndarray, owner: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(key, speech, count) of the n-grams of one order that at least two speeches of a group have."""
-    grams = np.unique(hashes, return_inverse=True)[1].astype(np.int64)
-    pairs, count = np.unique(grams * len(groups) + owner, return_counts=True)
-    gram, speech = np.divmod(pairs, len(groups))
-    _, key, spread = np.unique(gram * (groups.max(initial=0) + 1) + groups[speech], return_inverse=True, return_counts=True)
-    shared = spread[key] > 1
-    return key[shared], speech[shared], count[shared]
-
-
-def self_bleu_of(found: Pool, side: np.ndarray) -> np.ndarray:
-    """Self-BLEU of each speech among those of its group and `side` (True or False), shape (n_speeches,), NaN for a lone one.
-
-    The values of `metrics.self_bleu.self_bleu`, from arrays.
-    """
-    owner_side = side[found.speech]
-    place = np.concatenate([np.flatnonzero(~owner_side), np.flatnonzero(owner_side)])  # one side, then the other
-    speech, count, order = found.speech[place], found.count[place], found.order[place]
-    key = found.key[place] + owner_side[place] * (found.key.max(initial=0) + 1)
-    first = np.diff(key, prepend=-1) != 0
-    top = np.maximum.accumulate(np.where(first, np.arange(key.size), 0))
-    second = np.where(np.append(first[1:], True), 0, np.append(count[1:], 0))  # what others have of an owner's n-gram
-    matched = np.minimum(count, np.where(first, second, count[top]))
-    size = found.lengths.size
-    matches = np.bincount(speech * found.max_n + order, matched, size * found.max_n).reshape(size, found.max_n)
-    totals = np.maximum(found.lengths[:, None] - np.arange(found.max_n), 1)
-    scores = np.exp(np.log(np.where(matches > 0, matches, EPSILON) / totals).mean(axis=1))
-    scores *= _brevity(found.lengths, 2 * found.group + side)
-    return np.where((matches[:, 0] > 0) | np.isnan(scores), scores, 0.0)
-
-
-def _brevity(lengths: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """BLEU's penalty against the nearest length of another speech of the group (ties: the shorter); NaN for a lone one."""
-    members = np.lexsort((lengths, group))
-    own = lengths[members].astype(float)
-    same = np.diff(group[members]) == 0
-    below = np.where(np.append(False, same), np.append(np.nan, own[:-1]), -np.inf)
-    above = np.where(np.append(same, False), np.append(own[1:], np.nan), np.inf)
-    closest = np.where(own - below <= above - own, below, above)
-    penalty = np.full(lengths.size, np.nan)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        penalty[members] = np.where(np.isinf(closest), np.nan, np.exp(np.minimum(0.0, 1 - closest / own)))
-    return penalty
-
-
-def _swap_prompts(
-    speeches: pd.DataFrame, labels: pd.Series, max_n: int, draws: int, rng: np.random.Generator
-) -> tuple[float, np.ndarray]:
-    """Values computed anew among the speeches at hand; the two types of a prompt change places with probability 1/2."""
-    found = pool(speeches["generated_speech"].tolist(), pd.factorize(labels)[0], max_n)
+def _swap_prompts(speeches: pd.DataFrame, max_n: int, draws: int, rng: np.random.Generator) -> tuple[float, np.ndarray]:
+    """The same, the two types of a prompt changing places; values are computed anew among the speeches at hand."""
+    found = bleu.shared_ngrams(speeches["generated_speech"].tolist(), pd.factorize(speeches["_pool"])[0], max_n)
     tuned = (speeches["type"] == TUNED).to_numpy()
     prompt = pd.factorize(speeches["prompt_id"])[0]
     shared = (speeches.groupby(prompt)["type"].nunique() == 2).to_numpy()
 
     def difference(side: np.ndarray) -> float:
-        values = self_bleu_of(found, side)
-        known = ~np.isnan(values)
-        sides = [values[known & mask] for mask in (side, ~side)]
+        values = bleu.leave_one_out(found, side)
+        sides = [values[~np.isnan(values) & mask] for mask in (side, ~side)]
         return float(sides[0].mean() - sides[1].mean()) if all(s.size for s in sides) else float("nan")
 
-    null = np.empty(draws)
-    for draw in range(draws):
-        swap = (rng.random(shared.size) < 0.5) & shared
-        null[draw] = difference(tuned ^ swap[prompt])
-    return difference(tuned), null
+    swaps = ((rng.random(shared.size) < 0.5) & shared for _ in range(draws))
+    return difference(tuned), np.array([difference(tuned ^ swap[prompt]) for swap in swaps])
 
 
 MIXED_COLUMNS = ["metric", "term", "estimate", "se", "statistic", "df", "df_error", "p", "ci_low", "ci_high"]
 MIXED_COLUMNS += ["n", "n_prompts", "n_effective", "sd_prompt", "sd_residual", "estimand", "converged", "note"]
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Means of the cells, their robust covariance, sds between prompts and within one (pooled), effective number of prompts."""
-
-    beta: np.ndarray
-    covariance: np.ndarray
-    sd_prompt: float
-    sd_residual: float
-    n_effective: float
-    converged: bool
-    note: str
-
-
-def fit_cells(y: np.ndarray, x: np.ndarray, prompts: np.ndarray, weights: np.ndarray) -> Fit:
-    """y (n,), x (n, n_cells) of full rank, labels and weights of the prompts (n,); weights are the same within a prompt."""
-    import statsmodels.api as sm
-
-    root = np.sqrt(weights)  # statsmodels' own weights do not reach its correction for few prompts
-    sharing = sm.cov_struct.Exchangeable()
-    fit = sm.GEE(y * root, x * root[:, None], prompts, cov_struct=sharing).fit(cov_type="bias_reduced")
-    rho, each = float(sharing.dep_params), weights[np.unique(prompts, return_index=True)[1]]
-    note = "" if rho > 0 else "prompts share nothing: their variance is 0"
-    sds = np.sqrt(fit.scale * np.array([max(rho, 0.0), 1.0 - max(rho, 0.0)]))
-    effective = float(each.sum() ** 2 / (each**2).sum())
-    return Fit(np.asarray(fit.params), np.asarray(fit.cov_params()), *map(float, sds), effective, bool(fit.converged), note)
-
-
 def mixed_models(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS, estimand: str = "prompts") -> pd.DataFrame:
-    """MIXED_COLUMNS for each metric:
-    the effect of fine-tuning over all models (their plain mean), that of each model, and whether the
-    effects differ between models (`type x model`, no estimate).
+    """score ~ type * model with what speeches to one prompt share, MIXED_COLUMNS for each metric: the effect of fine-tuning over
+    all models (their plain mean), that of each model, and whether the effects differ between models (`type x model`, no estimate).
 
-    `statistic` is t with `df_error` degrees of freedom, for `type x model` F with `df` and `df_error`; prompts weigh by the
-    `estimand`. A metric without spread, or without values in a cell of type and model, has one row of NaN and a note.
+    Generalised estimating equations (Liang and Zeger 1986): speeches to a prompt are exchangeable, errors robust to unequal variances
+    and any dependence within a prompt, corrected for few prompts (Mancl and DeRouen 2001); a random intercept with one residual
+    variance has false positives to .20 where models differ in spread. `statistic` is t with `df_error` degrees of freedom, or F with
+    `df` and `df_error`; prompts weigh by the `estimand`. One row of NaN and a note where there is no spread, or a cell has no value.
     """
     rows = scores[scores["type"].isin([BASELINE, TUNED])]
     found = [row for metric in metrics for row in _one_metric(rows, metric, estimand)]
@@ -368,34 +177,22 @@ def mixed_models(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS, esti
 
 def _one_metric(rows: pd.DataFrame, metric: Metric, estimand: str) -> list[dict]:
     known = rows[rows[metric.column].notna()]
-    models = list(dict.fromkeys(rows["model"]))
-    y = known[metric.column].to_numpy(float)
-    cells = [known["model"].eq(m) & known["type"].eq(t) for m in models for t in (BASELINE, TUNED)]
+    models, y = list(dict.fromkeys(rows["model"])), known[metric.column].to_numpy(float)
+    cells = [known["model"].eq(model) & known["type"].eq(kind) for model in models for kind in (BASELINE, TUNED)]
     prompts = known.drop_duplicates("prompt_id").set_index("prompt_id", drop=False)
     common = {"metric": metric.name, "n": y.size, "n_prompts": len(prompts)}
     if len(prompts) < 3 or not all(cell.any() for cell in cells) or is_rounding(np.ptp(y), np.abs(y).max()):
         return [common | {"term": "fine-tuned", "converged": False, "note": "too few values, or no spread"}]
     shifts = np.array([_constant_shift(known[known["model"] == m], metric.column, np.abs(y).max()) for m in models])
     effects = np.kron(np.eye(len(models)), [-1.0, 1.0])  # (models, cells): fine-tuned minus baseline of each model
-    terms = {"fine-tuned": effects.mean(axis=0)} | {f"fine-tuned: {m}": e for m, e in zip(models, effects, strict=True)}
-    terms = {"fine-tuned": effects[0]} if len(models) == 1 else terms
+    terms = {"fine-tuned": effects.mean(axis=0)}
+    terms |= {f"fine-tuned: {m}": effect for m, effect in zip(models, effects, strict=True) if len(models) > 1}
     if not np.isnan(shifts).any():
         common |= {"converged": False, "note": "the same difference in every prompt: nothing to test"}
         return [common | {"term": term, "estimate": effect[1::2] @ shifts} for term, effect in terms.items()]
-    x = np.column_stack(cells).astype(float)
-    weights = pd.Series(estimand_weights(prompts, estimand, rows), index=prompts.index)
-    scale = y.std()
-    fit = fit_cells((y - y.mean()) / scale, x, known["prompt_id"].to_numpy(), known["prompt_id"].map(weights).to_numpy())
-    common |= {"sd_prompt": scale * fit.sd_prompt, "sd_residual": scale * fit.sd_residual}
-    common |= {"n_effective": fit.n_effective, "converged": fit.converged, "note": fit.note}
-    tested = [common | {"term": term} | _effect(contrast, fit, scale) for term, contrast in terms.items()]
-    for row, shift in zip(tested[1:], shifts, strict=False):
-        if not np.isnan(shift):
-            row |= dict.fromkeys(("se", "statistic", "df_error", "p", "ci_low", "ci_high"), np.nan)
-    if len(models) == 1:
-        return tested
-    joint = {} if np.sum(~np.isnan(shifts)) > 1 else _joint(effects[1:] - effects[0], fit)
-    return [*tested, common | {"term": "type x model"} | joint]
+    weights = known["prompt_id"].map(pd.Series(estimand_weights(prompts, estimand, rows), index=prompts.index)).to_numpy()
+    found = _fit_cells(y, np.column_stack(cells).astype(float), known["prompt_id"].to_numpy(), weights, terms, np.isnan(shifts))
+    return [common | row for row in found]
 
 
 def _constant_shift(rows: pd.DataFrame, column: str, size: float) -> float:
@@ -405,84 +202,70 @@ def _constant_shift(rows: pd.DataFrame, column: str, size: float) -> float:
     return float(gaps.mean()) if gaps.size > 1 and is_rounding(np.ptp(gaps), size) else np.nan
 
 
-def _effect(contrast: np.ndarray, fit: Fit, scale: float) -> dict[str, float]:
+def _fit_cells(
+    y: np.ndarray, x: np.ndarray, prompts: np.ndarray, weights: np.ndarray, terms: dict[str, np.ndarray], varies: np.ndarray
+) -> list[dict]:
+    """A row a contrast of `terms` (all models, then each) and one of them all, from y (n,), x (n, n_cells) of full rank, labels and
+    weights of prompts (n,), which are the units; a model that does not vary (n_models,) has an estimate and no test."""
+    import statsmodels.api as sm
     from scipy import stats
 
-    estimate, se = scale * contrast @ fit.beta, scale * np.sqrt(max(contrast @ fit.covariance @ contrast, 0.0))
-    found = {"estimate": estimate, "se": se, "df": 1, "df_error": fit.n_effective - 1}
-    if not se > 0:
-        return found
-    reach, t = stats.t.ppf(0.975, fit.n_effective - 1) * se, estimate / se
-    p = float(2 * stats.t.sf(abs(t), fit.n_effective - 1))
-    return found | {"statistic": t, "p": p, "ci_low": estimate - reach, "ci_high": estimate + reach}
+    scale, root = y.std(), np.sqrt(weights)  # statsmodels' own weights do not reach its correction for few prompts
+    sharing = sm.cov_struct.Exchangeable()
+    fit = sm.GEE((y - y.mean()) / scale * root, x * root[:, None], prompts, cov_struct=sharing).fit(cov_type="bias_reduced")
+    rho, each = max(float(sharing.dep_params), 0.0), weights[np.unique(prompts, return_index=True)[1]]
+    n = float(each.sum() ** 2 / (each**2).sum())
+    note = "" if rho > 0 else "prompts share nothing: their variance is 0"
+    common = {"n_effective": n, "converged": bool(fit.converged), "note": note}
+    common |= {"sd_prompt": scale * np.sqrt(fit.scale * rho), "sd_residual": scale * np.sqrt(fit.scale * (1 - rho))}
+    contrasts, tested = np.stack(list(terms.values())), np.append(True, varies)[: len(terms)]
+    se = scale * np.sqrt(np.diag(contrasts @ fit.cov_params() @ contrasts.T).clip(0))
+    se = np.where(tested & (se > 0), se, np.nan)
+    table = pd.DataFrame({"term": list(terms), "estimate": scale * contrasts @ fit.params, "se": se, "df": 1})
+    table["statistic"], reach = table["estimate"] / se, stats.t.ppf(0.975, n - 1) * se
+    table["df_error"] = np.where(tested, n - 1, np.nan)
+    table["p"] = 2 * stats.t.sf(table["statistic"].abs(), n - 1)
+    table["ci_low"], table["ci_high"] = table["estimate"] - reach, table["estimate"] + reach
+    rows, q = table.to_dict("records"), len(varies) - 1
+    if q:
+        rows.append({"term": "type x model"} | ({"df": q} if (~varies).sum() < 2 else {}))
+    if q and (~varies).sum() < 2 and n > q:  # Hotelling's T squared as F
+        f = float(fit.f_test(contrasts[2:] - contrasts[1]).fvalue) * (n - q) / (n - 1)
+        rows[-1] |= {"statistic": f, "df_error": n - q, "p": float(stats.f.sf(f, q, n - q))}
+    return [common | row for row in rows]
 
 
-def _joint(contrasts: np.ndarray, fit: Fit) -> dict[str, float]:
-    """Hotelling's T squared as F, prompts being the units."""
-    from scipy import stats
-
-    apart, n, q = contrasts @ fit.beta, fit.n_effective, len(contrasts)
-    if n <= q:
-        return {"df": q}
-    t2 = float(apart @ np.linalg.solve(contrasts @ fit.covariance @ contrasts.T, apart))
-    f = t2 * (n - q) / ((n - 1) * q)
-    return {"statistic": f, "df": q, "df_error": n - q, "p": float(stats.f.sf(f, q, n - q))}
-
-
-CONTEXTS = ("Party", "House", "Topic")
 CROSSED = "Party x House x Topic"
-
-
 ALL = "all"  # every generated set keeps the same prompts
+SELECTION_COLUMNS = ["model", "type", "by", "group", "prompts", "kept", "share_before", "share_after", "change", "chi2", "df", "p"]
 
 
 def composition(scores: pd.DataFrame, draws: int = 2000, seed: int = 42) -> pd.DataFrame:
-    """Prompts and kept prompts (`scores["compared"]`) by party, house, topic and all three crossed.
+    """Prompts and kept prompts (`scores["compared"]`, section 5.3) by party, house, topic and all three crossed.
 
     A prompt is kept by a generated set (model, type) that has a compared speech to it; members, who always spoke, do not decide.
     Where all sets keep the same prompts there is one block of rows, `model` ALL, else one a set.
 
-    Columns: model, type, by, group, prompts, kept, share_before, share_after, change; the same in all rows of a block and `by`: chi2
-    of kept against group, df, and p from `draws` permutations of which prompts stay (groups are too small for the table's
-    chi-square).
+    SELECTION_COLUMNS; the same in all rows of a block and `by`: chi2 of kept against group ("every prompt is as likely to stay"),
+    df, and p from `draws` permutations of which prompts stay (groups are too small for the table's chi-square).
     """
-    prompts = scores.groupby("prompt_id")[list(CONTEXTS)].first()
-    prompts[CROSSED] = prompts[list(CONTEXTS)].astype(str).agg(" / ".join, axis=1)
+    contexts = ["Party", "House", "Topic"]
+    prompts = scores.groupby("prompt_id")[contexts].first()
+    prompts[CROSSED] = prompts[contexts].astype(str).agg(" / ".join, axis=1)
     answered = generated(scores).groupby(["prompt_id", *SET], sort=False)["compared"].any().unstack(SET)
     kept = answered.reindex(prompts.index).eq(True)
     if kept.eq(kept.iloc[:, 0], axis=0).all(axis=None):
         kept = kept.iloc[:, :1].set_axis(pd.MultiIndex.from_tuples([(ALL, "generated")]), axis=1)
-    parts = [
-        _mix(prompts[by].astype(str), kept[name].to_numpy(bool), draws, seed).assign(model=name[0], type=name[1], by=by)
-        for name in kept
-        for by in (*CONTEXTS, CROSSED)
-    ]
-    columns = [
-        "model",
-        "type",
-        "by",
-        "group",
-        "prompts",
-        "kept",
-        "share_before",
-        "share_after",
-        "change",
-        "chi2",
-        "df",
-        "p",
-    ]
-    return pd.concat(parts, ignore_index=True)[columns]
-
-
-def _mix(groups: pd.Series, kept: np.ndarray, draws: int, seed: int) -> pd.DataFrame:
-    """Prompts and kept ones (n_prompts,) by group, and whether every prompt was as likely to stay."""
-    part = pd.DataFrame({"group": groups.to_numpy(), "kept": kept}).groupby("group")["kept"]
-    part = part.agg(prompts="size", kept="sum").reset_index()
-    part["share_before"] = part["prompts"] / len(groups)
-    part["share_after"] = part["kept"] / kept.sum() if kept.any() else np.nan
-    part["change"] = part["share_after"] - part["share_before"]
-    chi2, p = _chi2_test(pd.factorize(groups)[0], kept, draws, seed)
-    return part.assign(chi2=chi2, df=len(part) - 1, p=p)
+    parts = []
+    for ((model, kind), stays), by in product(kept.items(), prompts):
+        groups = prompts[by].astype(str)
+        part = stays.groupby(groups).agg(prompts="size", kept="sum").rename_axis("group").reset_index()
+        chi2, p = _chi2_test(pd.factorize(groups)[0], stays.to_numpy(bool), draws, seed)
+        part = part.assign(model=model, type=kind, by=by, chi2=chi2, df=len(part) - 1, p=p)
+        part["share_before"] = part["prompts"] / len(groups)
+        part["share_after"] = part["kept"] / stays.sum() if stays.any() else np.nan
+        parts.append(part.assign(change=part["share_after"] - part["share_before"]))
+    return pd.concat(parts, ignore_index=True)[SELECTION_COLUMNS]
 
 
 def _chi2_test(groups: np.ndarray, kept: np.ndarray, draws: int, seed: int) -> tuple[float, float]:
@@ -503,48 +286,30 @@ def _chi2_test(groups: np.ndarray, kept: np.ndarray, draws: int, seed: int) -> t
 
 
 def worst_case(scores: pd.DataFrame, metrics: Sequence[Metric] = METRICS) -> pd.DataFrame:
-    """Bounds of fine-tuned minus baseline over *all* prompts, for each model and metric.
+    """Bounds of fine-tuned minus baseline over *all* prompts, for each model and metric, whatever the missing speeches were like.
 
     A missing value may be anything between the metric's ends (PPL: the run's smallest and largest). Self-BLEU's values are those
-    among the compared speeches; more speeches would raise them. Columns: n_prompts (those
-    for which the metric is defined for anybody), n_pairs, difference (of the pairs), lowest, highest, sign_certain.
+    among the compared speeches; more speeches would raise them. Columns: model, metric, n_prompts (those for which the metric is
+    defined for anybody), n_pairs, difference (of the pairs), lowest, highest, sign_certain.
     """
+    means = scores.groupby([*SET, "prompt_id"])[[metric.column for metric in metrics]].mean().astype(float)
     rows = []
-    for metric in metrics:
-        values = scores.groupby(["model", "type", "prompt_id"])[metric.column].mean().astype(float)
-        defined = values.dropna().index.get_level_values("prompt_id").unique()
-        low, high = _ends(values.to_numpy(), metric)
-        for model in dict.fromkeys(generated(scores)["model"]):
-            sides = [values.get(model, {}).get(kind, pd.Series(dtype=float)).reindex(defined) for kind in (BASELINE, TUNED)]
-            rows.append({"model": model, "metric": metric.name} | _bounds(*(s.to_numpy(float) for s in sides), low, high))
-    order = {model: i for i, model in enumerate(dict.fromkeys(scores["model"]))}
-    return pd.DataFrame(rows).sort_values("model", key=lambda m: m.map(order), kind="stable", ignore_index=True)
-
-
-def _ends(values: np.ndarray, metric: Metric) -> tuple[float, float]:
-    """The metric's range; where an end is open, the run's own smallest or largest value."""
-    known = values[~np.isnan(values)]
-    low, high = metric.range
-    edges = (known.min(), known.max()) if known.size else (np.nan, np.nan)
-    return (edges[0] if low is None or high is None else low), (edges[1] if high is None else high)
-
-
-def _bounds(base: np.ndarray, tuned: np.ndarray, low: float, high: float) -> dict:
-    pairs = tuned - base
-    known = ~np.isnan(pairs)
-    smallest = np.where(np.isnan(tuned), low, tuned) - np.where(np.isnan(base), high, base)
-    largest = np.where(np.isnan(tuned), high, tuned) - np.where(np.isnan(base), low, base)
-    size = np.abs([*tuned[~np.isnan(tuned)], *base[~np.isnan(base)]]).max(initial=0.0)
-    pairs, smallest, largest = (settled(side, size) for side in (pairs, smallest, largest))
-    lowest, highest = (float(side.mean()) if side.size else float("nan") for side in (smallest, largest))
-    return {
-        "n_prompts": base.size,
-        "n_pairs": int(known.sum()),
-        "difference": float(pairs[known].mean()) if known.any() else float("nan"),
-        "lowest": lowest,
-        "highest": highest,
-        "sign_certain": bool(lowest > 0 or highest < 0),
-    }
+    for model, metric in product(dict.fromkeys(generated(scores)["model"]), metrics):
+        wide = means[metric.column].unstack(SET).dropna(how="all")
+        base, tuned = (wide.get((model, kind), pd.Series(np.nan, wide.index)).to_numpy(float) for kind in (BASELINE, TUNED))
+        low, high = metric.range
+        if high is None:
+            low, high = np.nanmin(wide.to_numpy(), initial=np.inf), np.nanmax(wide.to_numpy(), initial=-np.inf)
+        pairs = tuned - base
+        smallest = np.where(np.isnan(tuned), low, tuned) - np.where(np.isnan(base), high, base)
+        largest = np.where(np.isnan(tuned), high, tuned) - np.where(np.isnan(base), low, base)
+        size = np.nanmax(np.abs([tuned, base]), initial=0.0)
+        settle = (settled(side, size) for side in (pairs[~np.isnan(pairs)], smallest, largest))
+        difference, lowest, highest = (float(side.mean()) if side.size else float("nan") for side in settle)
+        row = {"model": model, "metric": metric.name, "n_prompts": base.size, "n_pairs": int((~np.isnan(pairs)).sum())}
+        row |= {"difference": difference, "lowest": lowest, "highest": highest}
+        rows.append(row | {"sign_certain": bool(lowest > 0 or highest < 0)})
+    return pd.DataFrame(rows)
 
 
 MIN_FREEDOM = 5  # degrees of freedom; below, no slope is shown
@@ -722,19 +487,25 @@ MEMORISATION_COLUMNS = ["n_words", "longest_run", *(f"overlap_{n}" for n in ORDE
 
 
 def memorised(texts: Sequence[str | None], training: Sequence[str]) -> pd.DataFrame:
-    """MEMORISATION_COLUMNS for each text:
-    words; words of the longest run that a training speech has word for word, and that run; share of the
-    text's n-grams that a training speech has, in [0, 1], NaN for a text shorter than n. Case is folded, marks count as words.
+    """MEMORISATION_COLUMNS for each text: words; words of the longest run that a training speech has word for word, and that run;
+    share of the text's n-grams that a training speech has, in [0, 1], NaN for a text shorter than n.
+
+    Case is folded, marks count as words.
     """
-    corpus = encode(texts)
+    corpus = bleu.encode(texts)
     runs = np.zeros(corpus.codes.size, dtype=np.int64)  # longest match that starts at each word
     for first in range(0, len(training), CHUNK):
-        runs = np.maximum(runs, _runs(corpus, encode(training[first : first + CHUNK])))
-    pieces = np.split(runs, np.cumsum(corpus.lengths)[:-1])
-    return pd.DataFrame([_one_text(*pair) for pair in zip(pieces, corpus.words, strict=True)], columns=MEMORISATION_COLUMNS)
+        runs = np.maximum(runs, _runs(corpus, bleu.encode(training[first : first + CHUNK])))
+    rows = []
+    for words, run in zip(corpus.words, np.split(runs, np.cumsum(corpus.lengths)[:-1]), strict=True):
+        size, longest = len(words), int(run.max(initial=0))
+        at = int(run.argmax()) if size else 0
+        shares = [float((run[: size - n + 1] >= n).mean()) if size >= n else np.nan for n in ORDERS]
+        rows.append([size, longest, *shares, " ".join(words[at : at + longest])])
+    return pd.DataFrame(rows, columns=MEMORISATION_COLUMNS)
 
 
-def _runs(texts: Encoded, training: Encoded) -> np.ndarray:
+def _runs(texts: bleu.Encoded, training: bleu.Encoded) -> np.ndarray:
     """Words of the longest run from each position of `texts` that occurs in `training`, shape (n_words,)."""
     found = np.zeros(texts.codes.size, dtype=np.int64)
     here, there = np.arange(texts.codes.size), np.arange(training.codes.size)
@@ -743,8 +514,8 @@ def _runs(texts: Encoded, training: Encoded) -> np.ndarray:
         shared = _among(mine, theirs)
         found[here[shared]] = n
         both = _among(theirs, mine[shared])
-        mine, here = longer(mine[shared], here[shared], n, texts)
-        theirs, there = longer(theirs[both], there[both], n, training)
+        mine, here = bleu.longer(mine[shared], here[shared], n, texts)
+        theirs, there = bleu.longer(theirs[both], there[both], n, training)
         n += 1
     return found
 
@@ -757,14 +528,6 @@ def _among(values: np.ndarray, others: np.ndarray) -> np.ndarray:
     return known[np.minimum(np.searchsorted(known, values), known.size - 1)] == values
 
 
-def _one_text(runs: np.ndarray, text: list[str]) -> list:
-    if not len(text):
-        return [0, 0, *[np.nan] * len(ORDERS), ""]
-    at = int(runs.argmax())
-    shares = [float((runs[: len(text) - n + 1] >= n).mean()) if len(text) >= n else np.nan for n in ORDERS]
-    return [len(text), int(runs[at]), *shares, " ".join(text[at : at + runs[at]])]
-
-
 def memorisation(scores: pd.DataFrame, training: Sequence[str]) -> pd.DataFrame:
     """`memorised` for every row of a score frame that has a speech, with its prompt_id, variant, model and type."""
     rows = scores[scores["generated_speech"].notna()].reset_index(drop=True)
@@ -773,30 +536,25 @@ def memorisation(scores: pd.DataFrame, training: Sequence[str]) -> pd.DataFrame:
 
 
 def memorisation_summary(found: pd.DataFrame) -> pd.DataFrame:
-    """One row a model and type, people too: n, median and longest run, mean overlaps, and against people: the share of
-    speeches above the people's 95th percentile (0.05 or less is no more than people do), Cliff's delta and Mann-Whitney p.
+    """One row a model and type, people too: n, median and longest run, mean overlaps, and against people, who share set phrases
+    with the training speeches too: the share of speeches above their 95th percentile (0.05 or less is no more than they do),
+    Cliff's delta and Mann-Whitney p.
     """
-    human = found.loc[found["type"] == HUMAN, "longest_run"].to_numpy(float)
-    bar = np.percentile(human, 95) if human.size else np.nan
-    return pd.DataFrame(
-        [
-            {"model": model, "type": kind, "n": len(part)}
-            | {"median_longest": part["longest_run"].median(), "max_longest": int(part["longest_run"].max())}
-            | {f"mean_overlap_{n}": part[f"overlap_{n}"].mean() for n in ORDERS}
-            | _against(part["longest_run"].to_numpy(float), human, bar, kind)
-            for (model, kind), part in found.groupby(SET, sort=False)
-        ]
-    )
-
-
-def _against(runs: np.ndarray, human: np.ndarray, bar: float, kind: str) -> dict[str, float]:
     from scipy import stats
 
-    above = float((runs > bar).mean()) if human.size else np.nan
-    if kind == HUMAN or not human.size:
-        return {"above_human_95": above, "cliffs_delta": np.nan, "p": np.nan}
-    test = stats.mannwhitneyu(runs, human)
-    return {"above_human_95": above, "cliffs_delta": cliffs_delta(human, runs), "p": float(test.pvalue)}
+    human = found.loc[found["type"] == HUMAN, "longest_run"].to_numpy(float)
+    rows = []
+    for (model, kind), part in found.groupby(SET, sort=False):
+        runs = part["longest_run"].to_numpy(float)
+        row = {"model": model, "type": kind, "n": len(part), "median_longest": np.median(runs), "max_longest": int(runs.max())}
+        row |= {f"mean_overlap_{n}": part[f"overlap_{n}"].mean() for n in ORDERS}
+        row |= {"above_human_95": np.nan, "cliffs_delta": np.nan, "p": np.nan}
+        if human.size:
+            row["above_human_95"] = float((runs > np.percentile(human, 95)).mean())
+        if human.size and kind != HUMAN:
+            row |= {"cliffs_delta": cliffs_delta(human, runs), "p": float(stats.mannwhitneyu(runs, human).pvalue)}
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 SPEECH = ["model", "type", "prompt_id", "variant"]

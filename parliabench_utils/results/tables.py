@@ -1,22 +1,11 @@
-"""The tables in one import: `tables_setup` holds 1 and 3 to 7, `tables_scores` 2 and 8 to 13, `tables_checks` the rest (notebook 08).
+"""The run's tables: CSV with the numbers, LaTeX and HTML with what is printed, JSON that names the inputs (notebooks 08, 09).
 
-A result table and how it is written: CSV with the numbers, LaTeX and HTML with the printed form, JSON that names the inputs.
-
-Used by notebook 08; the report prints the same `display` as HTML.
-
-What every column of every CSV and parquet file of a run means, with unit and source: `tables/codebook.csv` (notebook 08).
-
-The words are in `codebook.csv` beside this module; `file` there is a pattern under the run's folder, and the first row that fits
-a file and column counts.
+Tables 1 and 3 to 7 come from the run itself, 2 and 8 to 13 from the joined scores (section 6, appendix 13), the others stand beside
+the paper's. `tables/codebook.csv` says what every column of every file of a run means; its words are in `codebook.csv` beside this
+module: `file` is a pattern under the run's folder, and the first row that fits a file and column counts.
 
 >>> describe("05_text_metrics/m/baseline.parquet", "PPL")["unit"]
 'perplexity'
-
-Tables 2 and 8 to 13, from the joined scores (section 6 and appendix 13). Notebook 08 writes them.
-
-Tables 1 and 3 to 7: metrics, corpus, topics, models and training settings, from the run itself. Notebook 08 writes them.
-
-Tables beside the paper's thirteen: variance, mixed model, selection, memorisation, audit, differences (notebook 08).
 """
 
 import json
@@ -30,13 +19,15 @@ from pathlib import Path
 
 import pandas as pd
 
+from parliabench_utils.corpus import overview
 from parliabench_utils.metrics.table import METRICS
+from parliabench_utils.models.specs import read_model_spec
 from parliabench_utils.results.paper import PAPER_MODELS, PAPER_TABLES, published
 from parliabench_utils.results.robustness import ALL, CROSSED, ORDERS
 from parliabench_utils.results.scores import ESTIMANDS, HUMAN, SMALL_GROUP, cell_means
 from parliabench_utils.results.statistics import CONTEXTS, DEFINITION, left_out, verdict
-from parliabench_utils.run.artefacts import printable, read_csv, read_jsonl, write_csv, write_json, write_text
-from parliabench_utils.run.params import read_profile
+from parliabench_utils.run.artefacts import printable, read_csv, read_jsonl, write_csv, write_json, write_parquet, write_text
+from parliabench_utils.run.params import FOR_ALL, read_profile
 from parliabench_utils.run.project import project_root
 from parliabench_utils.run.record import file_hash, name_in_manifest
 
@@ -44,24 +35,10 @@ DASH = "—"
 LONG, WIDE = 40, 10  # rows and columns; a longer table breaks over pages, unless it is wide and so set small on one
 # LaTeX for the signs that tables use.
 _SIGNS = {
-    "±": r"$\pm$",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "†": r"$\dagger$",
-    "‡": r"$\ddagger$",
-    "°": r"$^\circ$",
-    "→": r"$\rightarrow$",
-    "×": r"$\times$",
-    "δ": r"$\delta$",
-    "χ²": r"$\chi^2$",
-    "¹": r"$^1$",
-    "η²": r"$\eta^2$",
-    "≥": r"$\geq$",
-    "≤": r"$\leq$",
-    "−": r"$-$",
-    "–": "--",
-    DASH: "---",
-}
+    "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "†": r"$\dagger$", "‡": r"$\ddagger$", "°": r"$^\circ$",
+    "→": r"$\rightarrow$", "×": r"$\times$", "δ": r"$\delta$", "χ²": r"$\chi^2$", "¹": r"$^1$", "η²": r"$\eta^2$", "≥": r"$\geq$",
+    "≤": r"$\leq$", "−": r"$-$", "–": "--", DASH: "---",
+}  # fmt: skip
 _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}", "\ufffd": "?",
@@ -75,6 +52,10 @@ _STYLE = (
 )
 
 
+Names = Mapping[str, str]  # printed name of each model, and of "human"
+Inputs = tuple[Path, ...]
+
+
 @dataclass(frozen=True)
 class Table:
     """One table: `data` is tidy and numeric (CSV), `display` is what is printed, all strings (LaTeX, HTML)."""
@@ -84,7 +65,7 @@ class Table:
     data: pd.DataFrame
     display: pd.DataFrame
     notes: tuple[str, ...] = ()
-    inputs: tuple[Path, ...] = field(default=())
+    inputs: Inputs = field(default=())
 
 
 def write_table(table: Table, folder: Path) -> None:
@@ -93,19 +74,9 @@ def write_table(table: Table, folder: Path) -> None:
     write_csv(target.with_suffix(".csv"), table.data)
     write_text(target.with_suffix(".tex"), to_latex(table))
     write_text(target.with_suffix(".html"), to_html(table))
-    write_json(
-        target.with_suffix(".json"),
-        {
-            "table": table.name,
-            "title": table.title,
-            "notes": list(table.notes),
-            "inputs": name_inputs(table.inputs, folder),
-            "display": {
-                "columns": [str(c) for c in table.display.columns],
-                "rows": table.display.astype(str).values.tolist(),
-            },
-        },
-    )
+    shown = {"columns": [str(c) for c in table.display.columns], "rows": table.display.astype(str).values.tolist()}
+    named = {"table": table.name, "title": table.title, "notes": list(table.notes)}
+    write_json(target.with_suffix(".json"), named | {"inputs": name_inputs(table.inputs, folder), "display": shown})
 
 
 def read_table(folder: Path, name: str) -> Table:
@@ -126,14 +97,9 @@ def to_latex(table: Table) -> str:
     """A booktabs table for a plain article class (packages booktabs, graphicx, longtable); all text escaped."""
     long = len(table.display) > (LONG if len(table.display.columns) <= WIDE else 2 * LONG)
     caption = escape_latex(table.title)
-    body = _in_latex(table.display).to_latex(
-        index=False,
-        escape=False,
-        longtable=long,
-        column_format=_widths(table.display) if long else None,
-        caption=caption if long else None,
-        label=f"tab:{table.name}" if long else None,
-    )
+    escaped = table.display.astype(str).map(escape_latex).rename(columns=lambda name: escape_latex(str(name)))
+    over_pages = {"column_format": _widths(table.display), "caption": caption, "label": f"tab:{table.name}"} if long else {}
+    body = escaped.to_latex(index=False, escape=False, longtable=long, **over_pages)
     notes = "".join(f"\\par\\footnotesize {escape_latex(note)}\n" for note in table.notes)
     head = "% needs \\usepackage{booktabs,graphicx,longtable}\n"
     if any(ord(sign) > LAST_LATIN for sign in body + caption + notes):
@@ -149,10 +115,8 @@ def to_html(table: Table) -> str:
     """A page with the table, its title and notes; all text escaped."""
     display = table.display.astype(str).map(printable).rename(columns=lambda name: printable(str(name)))
     body = display.to_html(index=False, escape=True, border=0)
-    caption, notes = (
-        escape(printable(table.title)),
-        "".join(f"<p>{escape(printable(note))}</p>\n" for note in table.notes),
-    )
+    caption = escape(printable(table.title))
+    notes = "".join(f"<p>{escape(printable(note))}</p>\n" for note in table.notes)
     body = body.replace(">\n", f">\n  <caption>{caption}</caption>\n", 1).replace(" ± ", "&nbsp;±&nbsp;")
     return (
         f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{caption}</title>\n'
@@ -167,11 +131,6 @@ def _widths(display: pd.DataFrame) -> str:
     return "".join(f"p{{{room * length / sum(lengths):.3f}\\linewidth}}" for length in lengths)
 
 
-def _in_latex(display: pd.DataFrame) -> pd.DataFrame:
-    """All cells and names of columns escaped."""
-    return display.astype(str).map(escape_latex).rename(columns=lambda name: escape_latex(str(name)))
-
-
 def escape_latex(text: str) -> str:
     """Text on one line with LaTeX's special characters and our signs replaced; control and format characters are left out.
 
@@ -181,13 +140,9 @@ def escape_latex(text: str) -> str:
     seen = "".join(_SPECIAL.get(c, c) for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cn", "Co", "Cs"))
     if seen.startswith(("*", "[")):
         seen = f"{{{seen[0]}}}{seen[1:]}"
-    return _signs(seen)
-
-
-def _signs(text: str) -> str:
     for sign, code in _SIGNS.items():
-        text = text.replace(sign, code)
-    return text
+        seen = seen.replace(sign, code)
+    return seen
 
 
 def number(value: float, decimals: int = 3) -> str:
@@ -200,6 +155,37 @@ def p_value(value: float) -> str:
     if pd.isna(value):
         return DASH
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def _count(value: float) -> str:
+    return DASH if pd.isna(value) else f"{int(value):,}"
+
+
+def printed(data: pd.DataFrame, *columns: tuple[str, str | pd.Series, int | str]) -> pd.DataFrame:
+    """What is printed of `data`: (heading, column or values, format: a number of decimals, "p", "," for counts, "" for text)."""
+    shown = {}
+    for heading, values, form in columns:
+        values = data[values] if isinstance(values, str) else values
+        how = {"p": p_value, ",": _count, "": str}.get(form, lambda value, decimals=form: number(value, decimals))
+        shown[heading] = values.map(how)
+    return pd.DataFrame(shown)
+
+
+def with_labels(frame: pd.DataFrame, names: Names) -> pd.DataFrame:
+    """A copy with the model's printed name as second column `display`."""
+    data = frame.copy()
+    data.insert(1, "display", data["model"].map(names))
+    return data
+
+
+def set_labels(data: pd.DataFrame, names: Names) -> pd.Series:
+    """The name of each row's set: "Llama 3.1 8B (F)", "Human speeches"."""
+    return pd.Series([set_label(m, t, names) for m, t in zip(data["model"], data["type"], strict=True)], data.index, dtype=object)
+
+
+def degrees(small: pd.Series) -> pd.Series:
+    """° where a group is small."""
+    return small.map({True: "°", False: ""})
 
 
 def span(values: pd.Series) -> str:
@@ -226,33 +212,26 @@ def describe(file: str, column: str) -> dict[str, str] | None:
 
 def undescribed(folder: Path) -> list[tuple[str, str]]:
     """(file, column) of each column in the run's CSV and parquet files that the codebook lacks."""
+    import pyarrow.parquet
+
     found = []
     for path in sorted([*folder.rglob("*.csv"), *folder.rglob("*.parquet")]):
         name = path.relative_to(folder).as_posix()
-        found += [(name, column) for column in _columns(path) if describe(name, column) is None]
+        if name.startswith(("studies/", "published/")):  # a study explains its own; published scores are in 08's frame again
+            continue
+        columns = read_csv(path, nrows=0).columns if path.suffix == ".csv" else pyarrow.parquet.read_schema(path).names
+        found += [(name, column) for column in columns if describe(name, column) is None]
     return found
-
-
-def _columns(path: Path) -> list[str]:
-    if path.suffix == ".csv":
-        return list(read_csv(path, nrows=0).columns)
-    import pyarrow.parquet as pq
-
-    return pq.read_schema(path).names
 
 
 def codebook(folder: Path) -> Table:
     """The codebook as a table; a column of the run that it lacks is listed as not described."""
-    missing = [
-        {"file": file, "column": column, "meaning": MISSING, "unit": "", "source": ""} for file, column in undescribed(folder)
-    ]
+    missing = [{"file": f, "column": c, "meaning": MISSING, "unit": "", "source": ""} for f, c in undescribed(folder)]
     data = pd.DataFrame([*_book(), *missing])
-    display = data.rename(columns=str.capitalize)
     notes = ("File is a pattern under the run's folder; the first row that fits a file and column counts.",)
-    return Table("codebook", "Columns of the run's files", data, display, notes, (BOOK,))
+    return Table("codebook", "Columns of the run's files", data, data.rename(columns=str.capitalize), notes, (BOOK,))
 
 
-Names = Mapping[str, str]  # printed name of each model, and of "human"
 MARKS = {"gain": "*", "decline": "†", "": ""}
 TYPE_LETTERS = {"baseline": " (B)", "fine-tuned": " (F)", HUMAN: ""}  # other types are spelled out
 SMALL_NOTE = f"° fewer than {SMALL_GROUP} speeches a model"
@@ -278,27 +257,18 @@ def set_label(model: str, kind: str, names: Names) -> str:
 
 
 def table02(
-    cells: pd.DataFrame,
-    comparison: pd.DataFrame,
-    names: Names,
-    *,
-    test: str,
-    correction: str,
-    rule: str,
-    inputs: tuple[Path, ...],
+    cells: pd.DataFrame, comparison: pd.DataFrame, names: Names, *, test: str, correction: str, rule: str, inputs: Inputs
 ) -> Table:
     """Mean ± sd of all metrics; `rule` says which prompts count. Improvements have an asterisk, declines a dagger."""
     marks = comparison.assign(mark=verdict(comparison, test, correction), type="fine-tuned")
     data = cells.merge(marks[["model", "type", "metric", "mark"]], on=["model", "type", "metric"], how="left")
-    data["mark"] = data["mark"].fillna("")
-    data.insert(1, "display", data["model"].map(names))
+    data = with_labels(data.assign(mark=data["mark"].fillna("")), names)
     data = _beside_published(data, published(2)[["model", "type", "metric", "mean", "sd"]], ["type", "metric"])
     most = data.groupby(["model", "type"])["n"].transform("max")
     fewer = (" (" + data["n"].astype(str) + ")").where(data["n"] < most, "")
-    printed = data["mean"].map(number) + data["mark"].map(MARKS) + " ± " + data["sd"].map(number) + fewer
-    small = most.lt(SMALL_GROUP).map({True: "°", False: ""})
-    labels = [set_label(m, t, names) + s for m, t, s in zip(data["model"], data["type"], small, strict=True)]
-    wide = pd.DataFrame({"Model": labels, "metric": data["metric"], "cell": printed})
+    cell = data["mean"].map(number) + data["mark"].map(MARKS) + " ± " + data["sd"].map(number) + fewer
+    labels = set_labels(data, names) + degrees(most < SMALL_GROUP)
+    wide = pd.DataFrame({"Model": labels, "metric": data["metric"], "cell": cell})
     display = wide.pivot(index="Model", columns="metric", values="cell")
     display = display.reindex(index=dict.fromkeys(labels), columns=[m.name for m in METRICS])
     display.columns = [f"{m.name} {'↑' if m.higher_is_better else '↓'}" for m in METRICS]
@@ -312,7 +282,7 @@ def table02(
         + (" Self-BLEU: permutation of types." if test == "paired" else " Of Self-BLEU it is too sure (see Table 13)."),
         SELF_BLEU_NOTE,
         "Columns in the order of the paper's values (its printed header is out of order).",
-        *([SMALL_NOTE.replace(" a model", "")] if small.any() else []),
+        *([SMALL_NOTE.replace(" a model", "")] if most.lt(SMALL_GROUP).any() else []),
     )
     return Table("table02", "Baseline (B) and fine-tuned (F) models", data, display.reset_index(), notes, inputs)
 
@@ -327,14 +297,15 @@ def _beside_published(
     return merged
 
 
-def alignment_by(scores: pd.DataFrame, column: str, names: Names, inputs: tuple[Path, ...], estimand: str = "prompts") -> Table:
+def alignment_by(scores: pd.DataFrame, column: str, names: Names, inputs: Inputs, estimand: str = "prompts") -> Table:
     """Table 8 (`column` Party) or 11 (Topic): mean Party Align of the fine-tuned models, human speeches beside them."""
     number_of = {"Party": 8, "Topic": 11}[column]
     rows = scores[scores["type"].isin(["fine-tuned", HUMAN])]
     party_align = [m for m in METRICS if m.name == "Party Align"]
     data = cell_means(rows, [column], party_align, estimand).drop(columns="metric").sort_values([column], kind="stable")
-    data.insert(1, "display", data["model"].map(names))
-    data = _beside_published(data, _published_long(number_of), [column], ("mean",))
+    paper = published(number_of).rename(columns={"party": "Party", "topic": "Topic"})
+    paper = paper.melt(id_vars=column, value_vars=list(PAPER_MODELS), var_name="model", value_name="mean")
+    data = _beside_published(with_labels(data, names), paper, [column], ("mean",))
     tuned = data[data["type"] == "fine-tuned"]
     wide = tuned.pivot(index=column, columns="display", values="mean").reindex(columns=dict.fromkeys(tuned["display"]))
     human = data[data["type"] == HUMAN].set_index(column)["mean"]
@@ -344,7 +315,7 @@ def alignment_by(scores: pd.DataFrame, column: str, names: Names, inputs: tuple[
     counts = tuned.groupby(column)["n"]
     display["n a model"] = counts.apply(span).reindex(display.index)
     display = display.rename_axis(columns=None)
-    display.index = [f"{g}{'°' if counts.min()[g] < SMALL_GROUP else ''}" for g in display.index]
+    display.index += degrees(counts.min().lt(SMALL_GROUP).reindex(display.index))
     display = display.rename_axis(column).reset_index()
     kind = "political party" if column == "Party" else "topic"
     notes = (
@@ -356,29 +327,15 @@ def alignment_by(scores: pd.DataFrame, column: str, names: Names, inputs: tuple[
     return Table(f"table{number_of:02d}", f"Party Align of the fine-tuned models by {kind}", data, display, notes, inputs)
 
 
-def _published_long(number_of: int) -> pd.DataFrame:
-    paper = published(number_of)
-    column = paper.columns[0]
-    long = paper.melt(id_vars=column, value_vars=list(PAPER_MODELS), var_name="model", value_name="mean")
-    return long.rename(columns={column: column.capitalize()})
-
-
-def difficulty_table(frame: pd.DataFrame, column: str, inputs: tuple[Path, ...]) -> Table:
+def difficulty_table(frame: pd.DataFrame, column: str, inputs: Inputs) -> Table:
     """Table 9 (`column` Party) or 10 (Political Orientation) from `difficulty`, the paper's columns beside it in the CSV."""
     number_of, what = {"Party": (9, "Parties"), "Political Orientation": (10, "Political orientations")}[column]
     paper = published(number_of).rename(columns=lambda c: f"published_{c}")
     data = frame.merge(paper, left_on="group", right_on=paper.columns[1], how="left").drop(columns=paper.columns[1])
-    groups = frame["group"] + frame["n"].map(lambda n: "°" if n < SMALL_GROUP else "")
-    display = pd.DataFrame(
-        {
-            "Rank": frame["rank"].map(lambda rank: DASH if pd.isna(rank) else str(rank)),
-            column: groups,
-            "Difficulty": frame["difficulty"].map(number),
-            "Consistency": frame["consistency"].map(lambda v: number(v, 1)),
-            "n": frame["n"].astype(str),
-            "Human speeches": frame["human"].map(number),
-            "n human": frame["n_human"].astype(str),
-        }
+    display = printed(
+        frame,
+        *(("Rank", "rank", ","), (column, frame["group"] + degrees(frame["n"] < SMALL_GROUP), ""), ("Difficulty", "difficulty", 3)),
+        *(("Consistency", "consistency", 1), ("n", "n", ""), ("Human speeches", "human", 3), ("n human", "n_human", "")),
     )
     unknown = () if column == "Party" else ("Unknown is no position: it has no rank here, where the paper ranks it last.",)
     absent = left_out(frame)
@@ -393,19 +350,18 @@ def difficulty_table(frame: pd.DataFrame, column: str, inputs: tuple[Path, ...])
     return Table(f"table{number_of:02d}", f"{what} ranked by difficulty, fine-tuned models", data, display, notes, inputs)
 
 
-def table12(table: pd.DataFrame, names: Names, how: str, inputs: tuple[Path, ...]) -> Table:
+def table12(table: pd.DataFrame, names: Names, how: str, inputs: Inputs) -> Table:
     """Cross-context stability of all models and types, and the value that chance alone would give."""
-    data = table.copy()
-    data.insert(1, "display", data["model"].map(names))
     paper = published(12).assign(type="fine-tuned")
-    columns = [*CONTEXTS, "overall"]
-    data = _beside_published(data, paper, ["type"], ("overall", *CONTEXTS))
-    display = pd.DataFrame({"Model": [set_label(m, t, names) for m, t in zip(data["model"], data["type"], strict=True)]})
-    for column in columns:
-        display[column.capitalize()] = data[column].map(lambda v: number(v, 1))
-    display["Overall by chance"] = data["overall_by_chance"].map(lambda v: number(v, 1))
-    display["Uneven beyond chance"] = data["uneven"].astype(str) + " of " + data["tests"].astype(str)
-    display["n"] = data["n"].astype(str)
+    data = _beside_published(with_labels(table, names), paper, ["type"], ("overall", *CONTEXTS))
+    display = printed(
+        data,
+        ("Model", set_labels(data, names), ""),
+        *((column.capitalize(), column, 1) for column in (*CONTEXTS, "overall")),
+        ("Overall by chance", "overall_by_chance", 1),
+        ("Uneven beyond chance", data["uneven"].astype(str) + " of " + data["tests"].astype(str), ""),
+        ("n", "n", ""),
+    )
     notes = (
         "Eq. 4, mean over all metrics; Overall is the plain mean of the three contexts. Every speech of a group counts the same.",
         f"Metrics normalised to [0, 1] ({'min-max over the run' if how == 'run' else 'fixed ranges'}), lower-is-better flipped.",
@@ -416,42 +372,28 @@ def table12(table: pd.DataFrame, names: Names, how: str, inputs: tuple[Path, ...
     return Table("table12", "Cross-context stability", data, display, notes, inputs)
 
 
-def table13(comparison: pd.DataFrame, names: Names, inputs: tuple[Path, ...]) -> Table:
+def table13(comparison: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
     """All comparisons, significant or not, gains and declines alike."""
-    data = comparison.copy()
-    data.insert(1, "display", data["model"].map(names))
-    paper = published(13).rename(columns={"cohens_d": "d"})[["model", "metric", "t", "d"]]
-    data = data.merge(
-        paper.rename(columns={"model": "display", "t": "published_t", "d": "published_d"}),
-        on=["display", "metric"],
-        how="left",
+    paper = published(13).rename(columns={"model": "display", "t": "published_t", "cohens_d": "published_d"})
+    data = with_labels(comparison, names).merge(
+        paper[["display", "metric", "published_t", "published_d"]], on=["display", "metric"], how="left"
     )
     data["difference_t"], data["difference_d"] = data["t"] - data["published_t"], data["cohens_d"] - data["published_d"]
     data["verdict_pooled"], data["verdict_paired"] = verdict(comparison, "pooled"), verdict(comparison, "paired")
     interval = "[" + data["ci_low"].map(number) + ", " + data["ci_high"].map(number) + "]"
-    display = pd.DataFrame(
-        {
-            "Model": data["display"],
-            "Metric": data["metric"],
-            "n B / F": data["n_baseline"].astype(str) + " / " + data["n_fine_tuned"].astype(str),
-            "Human mean": data["mean_human"].map(number),
-            "Mean diff.": data["difference"].map(number),
-            "t": data["t"].map(lambda v: number(v, 2)),
-            "p": data["p"].map(p_value),
-            "d": data["cohens_d"].map(lambda v: number(v, 2)),
-            "Cliff's δ": data["cliffs_delta"].map(lambda v: number(v, 2)),
-            "Pairs": data["n_pairs"].astype(str),
-            "95 % CI of paired diff.": interval.where(data["ci_low"].notna(), "—"),
-            "Paired t": data["paired_t"].map(lambda v: number(v, 2)),
-            "Paired p": data["permutation_p"].fillna(data["paired_p"]).map(p_value)
-            + data["permutation_p"].notna().map({True: "‡", False: ""}),
-            "Wilcoxon p": data["wilcoxon_p"].map(p_value),
-            "Paired d": data["paired_d"].map(lambda v: number(v, 2)),
-            "Direction": data["direction"],
-            "Pooled": data["verdict_pooled"].replace("", "n.s."),
-            "Paired": data["verdict_paired"].replace("", "n.s."),
-        }
+    permuted = data["permutation_p"].fillna(data["paired_p"]).map(p_value) + data["permutation_p"].notna().map(
+        {True: "‡", False: ""}
     )
+    display = printed(
+        data,
+        ("Model", "display", ""), ("Metric", "metric", ""),
+        ("n B / F", data["n_baseline"].astype(str) + " / " + data["n_fine_tuned"].astype(str), ""),
+        ("Human mean", "mean_human", 3), ("Mean diff.", "difference", 3), ("t", "t", 2), ("p", "p", "p"), ("d", "cohens_d", 2),
+        ("Cliff's δ", "cliffs_delta", 2), ("Pairs", "n_pairs", ""),
+        ("95 % CI of paired diff.", interval.where(data["ci_low"].notna(), DASH), ""), ("Paired t", "paired_t", 2),
+        ("Paired p", permuted, ""), ("Wilcoxon p", "wilcoxon_p", "p"), ("Paired d", "paired_d", 2), ("Direction", "direction", ""),
+        ("Pooled", data["verdict_pooled"].replace("", "n.s."), ""), ("Paired", data["verdict_paired"].replace("", "n.s."), ""),
+    )  # fmt: skip
     notes = (
         "Fine-tuned minus baseline. t, p, d: pooled two-sample t-test (the paper's; of weighted means with unequal variances). "
         "Paired: within prompts, which all models share.",
@@ -469,28 +411,7 @@ def table13(comparison: pd.DataFrame, names: Names, inputs: tuple[Path, ...]) ->
 
 
 BITS = {"fp32": 32, "bf16": 16, "nf4": 4.5}  # nf4: 4 bits and the blocks' scales
-TABLE05_COLUMNS = {
-    "model": "Model",
-    "checkpoint": "Checkpoint",
-    "revision": "Revision",
-    "precision": "Precision",
-    "parameters": "Parameters",
-    "weights_mib": "Weights, MiB",
-    "memory_reduction_percent": "Memory reduction, %",
-    "licence": "Licence",
-    "published_memory_reduction": "Reduction, paper",
-    "published_inference_speed": "Speed, paper",
-}
-DATASET_COLUMNS = [
-    "speech_id",
-    "speaker_id",
-    "date",
-    "Party",
-    "Political Orientation",
-    "Topic",
-    "cap_topic",
-    "topic_method",
-]
+DATASET_COLUMNS = ["speech_id", "speaker_id", "date", "Party", "Political Orientation", "Topic", "cap_topic", "topic_method"]
 
 
 def read_dataset(folder: Path) -> pd.DataFrame:
@@ -506,57 +427,33 @@ def dataset_files(folder: Path) -> tuple[Path, ...]:
 
 def table01() -> Table:
     """The metrics by category, as the code scores them."""
-    data = pd.DataFrame(
-        {
-            "metric": [m.name for m in METRICS],
-            "column": [m.column for m in METRICS],
-            "category": [m.category for m in METRICS],
-            "kind": [m.kind for m in METRICS],
-            "better": ["higher" if m.higher_is_better else "lower" for m in METRICS],
-            "lowest": [m.range[0] for m in METRICS],
-            "highest": [m.range[1] for m in METRICS],
-            "section": [m.section for m in METRICS],
-        }
-    )
+    better = {True: "higher", False: "lower"}
+    columns = ["metric", "column", "category", "kind", "better", "lowest", "highest", "section"]
+    rows = [(m.name, m.column, m.category, m.kind, better[m.higher_is_better], *m.range, m.section) for m in METRICS]
+    data = pd.DataFrame(rows, columns=columns)
     lists = data.groupby(["category", "kind"], sort=False)["metric"].agg(", ".join).unstack("kind")
-    display = pd.DataFrame(
-        {
-            "Evaluation Level": "Speech",
-            "Assessment Category": lists.index,
-            "Computational Metrics": lists["computed"].to_numpy(),
-            "LLM-Judge Metrics": lists["judge"].to_numpy(),
-        }
+    display = lists.reset_index()[["category", "computed", "judge"]].set_axis(
+        ["Assessment Category", "Computational Metrics", "LLM-Judge Metrics"], axis=1
     )
+    display.insert(0, "Evaluation Level", "Speech")
+    display = display.rename_axis(columns=None)
     display.loc[len(display)] = ["Consistency", "Cross-Context Stability", "all of the above", "all of the above"]
     return Table("table01", "Evaluation framework", data, display)
 
 
-def table03(dataset: pd.DataFrame, inputs: tuple[Path, ...]) -> Table:
+def table03(dataset: pd.DataFrame, inputs: Inputs) -> Table:
     """Speeches, speakers and years of each affiliation of this run, the paper's counts beside them."""
-    years = pd.to_datetime(dataset["date"]).dt.year.astype("Int64")
-    grouped = dataset.assign(year=years).groupby("Party")
-    data = grouped.agg(
-        orientation=("Political Orientation", lambda s: " / ".join(sorted(set(s)))),
-        speeches=("speech_id", "count"),
-        speakers=("speaker_id", "nunique"),
-        first_year=("year", "min"),
-        last_year=("year", "max"),
-    ).reset_index(names="party")
+    data = overview.party_table(dataset)
     paper = published(3)[["party", "speeches", "speakers"]]
     data = data.merge(paper.rename(columns=lambda c: c if c == "party" else f"published_{c}"), on="party", how="left")
     for what in ("speeches", "speakers"):
         data[f"difference_{what}"] = data[what] - data[f"published_{what}"]
-    data = data.sort_values(["speeches", "party"], ascending=[False, True], ignore_index=True)
-    display = pd.DataFrame(
-        {
-            "Party": data["party"],
-            "Orientation": data["orientation"],
-            "Speeches": data["speeches"].map("{:,}".format),
-            "Speakers": data["speakers"].map("{:,}".format),
-            "Active period": [_period(*years) for years in zip(data["first_year"], data["last_year"], strict=True)],
-            "Speeches, paper": data["published_speeches"].map(_count),
-            "Speakers, paper": data["published_speakers"].map(_count),
-        }
+    same = data["first_year"].astype(str) + "–" + data["last_year"].astype(str)
+    display = printed(
+        data,
+        *(("Party", "party", ""), ("Orientation", "orientation", ""), ("Speeches", "speeches", ","), ("Speakers", "speakers", ",")),
+        ("Active period", same.where(data["first_year"].notna(), DASH), ""),
+        *(("Speeches, paper", "published_speeches", ","), ("Speakers, paper", "published_speakers", ",")),
     )
     people = dataset["speaker_id"].nunique()
     notes = (
@@ -566,18 +463,9 @@ def table03(dataset: pd.DataFrame, inputs: tuple[Path, ...]) -> Table:
     return Table("table03", "Parties in the dataset of this run", data, display, notes, inputs)
 
 
-def _period(first: float, last: float) -> str:
-    return DASH if pd.isna(first) else f"{int(first)}–{int(last)}"
-
-
-def _count(value: float) -> str:
-    return DASH if pd.isna(value) else f"{int(value):,}"
-
-
-def table04(dataset: pd.DataFrame, inputs: tuple[Path, ...]) -> Table:
+def table04(dataset: pd.DataFrame, inputs: Inputs) -> Table:
     """CAP category to EuroVoc domain with the number of speeches of this run; all 22 categories."""
-    counted = dataset.assign(cap_topic=dataset["cap_topic"].fillna("(none)"))
-    counts = counted.groupby(["cap_topic", "Topic", "topic_method"]).size().rename("speeches").reset_index()
+    counts = overview.topic_table(dataset)
     paper = published(4).rename(columns={"eurovoc_domain": "published_domain", "method": "published_method"})
     data = paper.drop(columns="rationale").merge(counts, left_on="cap_category", right_on="cap_topic", how="outer")
     data["cap_category"] = data["cap_category"].fillna(data.pop("cap_topic"))
@@ -592,21 +480,15 @@ def table04(dataset: pd.DataFrame, inputs: tuple[Path, ...]) -> Table:
     return Table("table04", "From CAP categories to EuroVoc domains", data, display, notes, inputs)
 
 
-def table05(specs: Sequence, inputs: tuple[Path, ...]) -> Table:
+def table05(specs: Sequence, inputs: Inputs) -> Table:
     """The models of this run (`ModelSpec`s). Wall-clock speed is in the manifests, as it differs from run to run."""
     data = pd.DataFrame(
         [
-            {
-                "model": spec.display,
-                "checkpoint": spec.id,
-                "revision": spec.revision or (f"sha256 {spec.sha256[:12]}" if spec.sha256 else ""),
-                "family": spec.family,
-                "precision": spec.precision,
-                "parameters": spec.n_parameters,
-                "weights_mib": round(spec.n_parameters * BITS[spec.precision] / 8 / 2**20),
-                "memory_reduction_percent": round(100 * (1 - BITS[spec.precision] / 16)),
-                "licence": spec.licence,
-            }
+            {"model": spec.display, "checkpoint": spec.id}
+            | {"revision": spec.revision or (f"sha256 {spec.sha256[:12]}" if spec.sha256 else ""), "family": spec.family}
+            | {"precision": spec.precision, "parameters": spec.n_parameters}
+            | {"weights_mib": round(spec.n_parameters * BITS[spec.precision] / 8 / 2**20)}
+            | {"memory_reduction_percent": round(100 * (1 - BITS[spec.precision] / 16)), "licence": spec.licence}
             for spec in specs
         ]
     )
@@ -615,7 +497,9 @@ def table05(specs: Sequence, inputs: tuple[Path, ...]) -> Table:
     display = data.fillna(DASH).astype(str)
     display["parameters"] = data["parameters"].map(lambda n: f"{n / 1e6:,.0f} M")
     display["revision"] = display["revision"].replace("", "not pinned yet")
-    display = display.drop(columns="family").rename(columns=TABLE05_COLUMNS)
+    headings = {"weights_mib": "Weights, MiB", "memory_reduction_percent": "Memory reduction, %"}
+    headings |= {"published_memory_reduction": "Reduction, paper", "published_inference_speed": "Speed, paper"}
+    display = display.drop(columns="family").rename(columns=lambda name: headings.get(name, name.capitalize()))
     notes = (
         "Weights are computed from the number of parameters and the precision; the reduction is against 16 bits.",
         "Speed and memory as measured differ from run to run and so stand apart, in 08_statistics/measured.json.",
@@ -644,8 +528,7 @@ def training_tables(folder: Path) -> tuple[Table, Table]:
     paper = read_profile("03_finetune", "paper")
     manifests = sorted((folder / "manifests").glob("03_finetune*.json"))
     ours = json.loads(manifests[0].read_text(encoding="utf-8"))["parameters"] if manifests else dict.fromkeys(paper)
-    common = set(read_profile("01_ingest", "paper")) & set(read_profile("09_figures", "paper"))
-    keys = [key for key in paper if key not in common]
+    keys = [key for key in paper if key not in (*FOR_ALL, "data_root", "offline")]
     lora = [key for key in keys if key.startswith("lora")]
     rest = [key for key in keys if key not in lora]
     source = (project_root() / "params/paper/03_finetune.yaml",)
@@ -655,18 +538,10 @@ def training_tables(folder: Path) -> tuple[Table, Table]:
     )
 
 
-def _settings(name: str, title: str, keys: list[str], ours: Mapping, paper: Mapping, inputs: tuple[Path, ...]) -> Table:
-    data = pd.DataFrame(
-        {
-            "parameter": keys,
-            "value": [_text(ours.get(key)) for key in keys],
-            "paper_profile": [_text(paper[key]) for key in keys],
-            "same": [ours.get(key) == paper[key] for key in keys],
-        }
-    )
-    display = data.drop(columns="same").rename(
-        columns={"parameter": "Parameter", "value": "This run", "paper_profile": "Paper profile"}
-    )
+def _settings(name: str, title: str, keys: list[str], ours: Mapping, paper: Mapping, inputs: Inputs) -> Table:
+    rows = [(key, _text(ours.get(key)), _text(paper[key]), ours.get(key) == paper[key]) for key in keys]
+    data = pd.DataFrame(rows, columns=["parameter", "value", "paper_profile", "same"])
+    display = printed(data, ("Parameter", "parameter", ""), ("This run", "value", ""), ("Paper profile", "paper_profile", ""))
     return Table(name, title, data, display, ("From the resolved parameters of notebook 03; sections in params/paper/.",), inputs)
 
 
@@ -676,26 +551,16 @@ def _text(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-Inputs = tuple[Path, ...]
-
-
 def anova_display(anova: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
     """F, df, p, eta squared and Kruskal-Wallis of each quantity, the control marked."""
-    known = {**names, "all": "All models"}
-    display = pd.DataFrame(
-        {
-            "Quantity": anova["quantity"] + anova["control"].map({True: " (control)", False: ""}),
-            "By": anova["by"],
-            "Speeches of": [set_label(m, t, known) for m, t in zip(anova["model"], anova["type"], strict=True)],
-            "n": anova["n"].astype(str) + anova["n"].lt(SMALL_GROUP).map({True: "°", False: ""}),
-            "Groups": anova["groups"].astype(str),
-            "F": anova["F"].map(lambda v: number(v, 2)),
-            "df": anova["df_between"].astype(str) + ", " + anova["df_within"].astype(str),
-            "p": anova["p"].map(p_value),
-            "η²": anova["eta2"].map(number),
-            "H": anova["H"].map(lambda v: number(v, 2)),
-            "p of H": anova["kruskal_p"].map(p_value),
-        }
+    display = printed(
+        anova,
+        ("Quantity", anova["quantity"] + anova["control"].map({True: " (control)", False: ""}), ""),
+        *(("By", "by", ""), ("Speeches of", set_labels(anova, {**names, "all": "All models"}), "")),
+        ("n", anova["n"].astype(str) + degrees(anova["n"] < SMALL_GROUP), ""),
+        *(("Groups", "groups", ""), ("F", "F", 2)),
+        ("df", anova["df_between"].astype(str) + ", " + anova["df_within"].astype(str), ""),
+        *(("p", "p", "p"), ("η²", "eta2", 3), ("H", "H", 2), ("p of H", "kruskal_p", "p")),
     )
     notes = (
         "Control: the same speeches scored as another party's or orientation's (06). Where it separates groups as well, the metric "
@@ -709,31 +574,20 @@ def anova_display(anova: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
 
 def mixed_display(mixed: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
     """Effects of fine-tuning from the analysis of all models together, metric by metric."""
-    printed = {f"fine-tuned: {model}": f"Fine-tuning, {name}" for model, name in names.items()}
-    printed |= {"fine-tuned": "Fine-tuning, all models", "type x model": "Differs between models"}
+    terms = {f"fine-tuned: {model}": f"Fine-tuning, {name}" for model, name in names.items()}
+    terms |= {"fine-tuned": "Fine-tuning, all models", "type x model": "Differs between models"}
     interval = "[" + mixed["ci_low"].map(number) + ", " + mixed["ci_high"].map(number) + "]"
-    display = pd.DataFrame(
-        {
-            "Metric": mixed["metric"],
-            "Term": mixed["term"].map(printed),
-            "Estimate": mixed["estimate"].map(number),
-            "95 % CI": interval.where(mixed["estimate"].notna(), DASH),
-            "t or F": mixed["statistic"].map(lambda v: number(v, 2)),
-            "df": (mixed["df"].map(lambda v: number(v, 0)) + ", " + mixed["df_error"].map(lambda v: number(v, 1))).where(
-                mixed["p"].notna(), DASH
-            ),
-            "p": mixed["p"].map(p_value),
-            "Sd prompts": mixed["sd_prompt"].map(number),
-            "Sd rest": mixed["sd_residual"].map(number),
-            "n": mixed["n"].astype(str),
-            "Prompts": mixed["n_prompts"].astype(str),
-            "Converged": mixed["converged"].map({True: "yes", False: "no"})
-            + mixed["note"].fillna("").ne("").map({True: "¹", False: ""}),
-        }
+    df = mixed["df"].map(lambda v: number(v, 0)) + ", " + mixed["df_error"].map(lambda v: number(v, 1))
+    noted = mixed["note"].fillna("").ne("")
+    display = printed(
+        mixed,
+        *(("Metric", "metric", ""), ("Term", mixed["term"].map(terms), ""), ("Estimate", "estimate", 3)),
+        *(("95 % CI", interval.where(mixed["estimate"].notna(), DASH), ""), ("t or F", "statistic", 2)),
+        *(("df", df.where(mixed["p"].notna(), DASH), ""), ("p", "p", "p"), ("Sd prompts", "sd_prompt", 3)),
+        *(("Sd rest", "sd_residual", 3), ("n", "n", ""), ("Prompts", "n_prompts", "")),
+        ("Converged", mixed["converged"].map({True: "yes", False: "no"}) + noted.map({True: "¹", False: ""}), ""),
     )
-    edges = "; ".join(
-        f"{m}: {n}" for m, n in mixed.loc[mixed["note"].fillna("") != "", ["metric", "note"]].drop_duplicates().to_numpy()
-    )
+    edges = "; ".join(f"{m}: {n}" for m, n in mixed.loc[noted, ["metric", "note"]].drop_duplicates().to_numpy())
     notes = (
         "score ~ type * model, speeches to a prompt exchangeable (generalised estimating equations); fine-tuned minus baseline. "
         "Errors are robust to models of unequal spread, by prompt, corrected for few prompts (Mancl and DeRouen); p uncorrected.",
@@ -746,21 +600,13 @@ def mixed_display(mixed: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
 
 def selection_display(selection: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
     """Who drops out: the mix of prompts before and after, single contexts printed, crossed ones in the CSV."""
-    known = {**names, ALL: "All models"}
-    label = pd.Series([set_label(m, t, known) for m, t in selection[["model", "type"]].to_numpy()], selection.index)
-    label = label.mask(selection["model"] == ALL, known[ALL])
+    label = set_labels(selection, {**names, ALL: "All models"}).mask(selection["model"] == ALL, "All models")
     shown = selection[selection["by"] != CROSSED]
-    display = pd.DataFrame(
-        {
-            "Speeches of": label[shown.index],
-            "By": shown["by"],
-            "Group": shown["group"],
-            "Prompts": shown["prompts"].astype(str),
-            "Kept": shown["kept"].astype(str),
-            "Share before": shown["share_before"].map(number),
-            "Share after": shown["share_after"].map(number),
-            "Change": shown["change"].map(lambda v: DASH if pd.isna(v) else f"{v:+.3f}"),
-        }
+    display = printed(
+        shown,
+        *(("Speeches of", label[shown.index], ""), ("By", "by", ""), ("Group", "group", ""), ("Prompts", "prompts", "")),
+        *(("Kept", "kept", ""), ("Share before", "share_before", 3), ("Share after", "share_after", 3)),
+        ("Change", shown["change"].map(lambda v: DASH if pd.isna(v) else f"{v:+.3f}"), ""),
     )
     tests = selection.assign(who=label).drop_duplicates(["who", "by"])
     words = [f"{r.who}, {r.by}: χ² = {number(r.chi2, 2)}, df {r.df}, p = {p_value(r.p)}" for r in tests.itertuples()]
@@ -776,11 +622,10 @@ def selection_display(selection: pd.DataFrame, names: Names, inputs: Inputs) -> 
 
 def coverage_display(coverage: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
     """Share of speeches without a value and of speeches read only in part, by set and metric."""
-    data = coverage.copy()
-    data.insert(1, "display", data["model"].map(names))
+    data = with_labels(coverage, names)
     share = data["missing_share"].map("{:.1%}".format)
     cut = data["truncated_share"].map(lambda v: "" if pd.isna(v) else f" / {v:.1%}")
-    label = [set_label(m, t, names) for m, t in zip(data["model"], data["type"], strict=True)]
+    label = set_labels(data, names)
     wide = pd.DataFrame({"Speeches of": label, "metric": data["metric"], "cell": share + cut})
     display = wide.pivot(index="Speeches of", columns="metric", values="cell")
     display = display.reindex(index=dict.fromkeys(label), columns=data["metric"].unique()).rename_axis(columns=None)
@@ -795,22 +640,13 @@ def coverage_display(coverage: pd.DataFrame, names: Names, inputs: Inputs) -> Ta
 
 def memorisation_display(summary: pd.DataFrame, names: Names, inputs: Inputs) -> Table:
     """Overlap with training speeches by model and type, people as the yardstick."""
-    data = summary.copy()
-    data.insert(1, "display", data["model"].map(names))
-    small = data["n"].lt(SMALL_GROUP).map({True: "°", False: ""})
-    display = pd.DataFrame(
-        {
-            "Speeches of": [set_label(m, t, names) for m, t in zip(data["model"], data["type"], strict=True)],
-            "n": data["n"].astype(str) + small,
-            "Longest run, median": data["median_longest"].map(lambda v: number(v, 1)),
-            "Longest run, most": data["max_longest"].astype(str),
-        }
-        | {f"Shared {n}-grams": data[f"mean_overlap_{n}"].map(number) for n in ORDERS}
-        | {
-            "Above people's 95 %": data["above_human_95"].map(number),
-            "Cliff's δ": data["cliffs_delta"].map(lambda v: number(v, 2)),
-            "p": data["p"].map(p_value),
-        }
+    data = with_labels(summary, names)
+    display = printed(
+        data,
+        *(("Speeches of", set_labels(data, names), ""), ("n", data["n"].astype(str) + degrees(data["n"] < SMALL_GROUP), "")),
+        *(("Longest run, median", "median_longest", 1), ("Longest run, most", "max_longest", "")),
+        *((f"Shared {n}-grams", f"mean_overlap_{n}", 3) for n in ORDERS),
+        *(("Above people's 95 %", "above_human_95", 3), ("Cliff's δ", "cliffs_delta", 2), ("p", "p", "p")),
     )
     notes = (
         "Words in a row that a training speech has too, and the mean share of a speech's n-grams that occur in training. Held-out "
@@ -835,8 +671,11 @@ def paper_differences(tables: list[Table], inputs: Inputs) -> Table:
     columns = ["table", "model", "type", "item", "run", "published", "difference"]
     data = pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
     data = data[data["published"].notna()].reset_index(drop=True)
-    printed = {c: data[c].map(number) for c in ("run", "published", "difference")}
-    display = data.assign(**printed).astype(str).rename(columns=str.capitalize)
+    display = (
+        data.assign(**{c: data[c].map(number) for c in ("run", "published", "difference")})
+        .astype(str)
+        .rename(columns=str.capitalize)
+    )
     notes = ("Only models of the paper. Tables 9 and 10 follow another definition and are left out.",)
     return Table("paper_differences", "This run beside the published numbers", data, display, notes, inputs)
 
@@ -853,17 +692,33 @@ _PUBLISHED: dict[str, tuple[str, tuple[str, ...]]] = {
 
 def _differences(table: Table, item: str, values: tuple[str, ...]) -> list[pd.DataFrame]:
     data = table.data.rename(columns={"cohens_d": "d"})
+    sets = {"table": table.name, "model": data["display"], "type": data.get("type", "fine-tuned")}
     return [
-        pd.DataFrame(
-            {
-                "table": table.name,
-                "model": data["display"],
-                "type": data.get("type", "fine-tuned"),
-                "item": (data[item] + ", " if item else "") + value,
-                "run": data[value],
-                "published": data[f"published_{value}"],
-                "difference": data[value] - data[f"published_{value}"],
-            }
+        pd.DataFrame(sets | {"item": (data[item] + ", " if item else "") + value, "run": data[value]}).assign(
+            published=data[f"published_{value}"], difference=data[value] - data[f"published_{value}"]
         )
         for value in values
     ]
+
+
+def model_names(models: Sequence[str]) -> Names:
+    """Printed names of the run's models, and of the human row."""
+    return {model: read_model_spec(model).display for model in models} | {HUMAN: "Human speeches"}
+
+
+def setup_tables(folder: Path, models: Sequence[str]) -> list[Table]:
+    """Tables 1 and 3 to 7 of the run in `folder`: metrics, corpus, topics, models and training settings."""
+    dataset, files = read_dataset(folder), dataset_files(folder)
+    models_table = table05([read_model_spec(model) for model in models], ())
+    return [table01(), table03(dataset, files), table04(dataset, files), models_table, *training_tables(folder)]
+
+
+def write_frames(folder: Path, frames: Mapping[str, pd.DataFrame]) -> None:
+    """Each frame under its file name: `.csv`, `.parquet`, or `.json` as a list of rows."""
+    writers = {
+        ".csv": write_csv,
+        ".parquet": write_parquet,
+        ".json": lambda path, frame: write_json(path, frame.to_dict("records")),
+    }
+    for name, frame in frames.items():
+        writers[Path(name).suffix](folder / name, frame)

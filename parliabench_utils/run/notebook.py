@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from parliabench_utils.run import record as manifests
 from parliabench_utils.run import stages
-from parliabench_utils.run.params import Common, schema_of, validate
+from parliabench_utils.run.params import Parameters, schema_of, validate
 from parliabench_utils.run.project import outputs_root, project_root, shown
 from parliabench_utils.run.record import Manifest, seed_everything
 from parliabench_utils.run.staging import staging_folder
@@ -47,7 +47,7 @@ RUNNER_VARIABLE = "PARLIABENCH_RUNNER"
 class Run:
     """A notebook's hold on its run: parameters, folders, the jobs it has to do, and notes for the manifest."""
 
-    def __init__(self, stage: str, params: Common, interactive: Manifest | None = None):
+    def __init__(self, stage: str, params: Parameters, interactive: Manifest | None = None):
         self.stage, self.params = stage, params
         self._interactive = interactive  # None under the runner, which keeps the manifest itself
 
@@ -62,11 +62,12 @@ class Run:
             return run
         if job:
             job.retake()
-        return staging_folder(run, manifests.job_name(self.stage, self.params))
+        return staging_folder(run, stages.job_name(self.stage, self.params))
 
     def stage_folder(self, stage: str | None = None) -> Path:
         """The folder of a stage; this stage's own, made if need be, without an argument."""
-        folder = self.folder / (stage or self.stage)
+        own = self.stage if self.stage in stages.STAGES else f"studies/{self.stage}"
+        folder = self.folder / (stage or own)
         if stage is None:
             folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -89,13 +90,13 @@ class Run:
     def note(self, key: str, value: Any) -> None:
         """Keep a JSON-able fact in the manifest: counts of dropped rows with reasons, signatures, precision."""
         self._open_again()
-        manifests.add_note(outputs_root() / self.params.run, manifests.job_name(self.stage, self.params), key, value)
+        manifests.add_note(outputs_root() / self.params.run, stages.job_name(self.stage, self.params), key, value)
 
     def finish(self) -> None:
         """The last line of a notebook: checks that every declared output is there; in JupyterLab, puts them in place."""
         self._open_again()
         folder = self.folder
-        missing = [p for p in stages.STAGES[self.stage].outputs(self.params, folder) if not p.exists()]
+        missing = [p for p in stages.stage_of(self.stage).outputs(self.params, folder) if not p.exists()]
         if missing:
             names = ", ".join(p.relative_to(folder).as_posix() for p in missing)
             raise FileNotFoundError(f"{self.stage} ended without writing {names}")
@@ -148,7 +149,7 @@ def _free_after_failures(run: Run) -> None:
         shell.events.register("post_run_cell", run._after_cell)
 
 
-def _set_up(params: Common) -> None:
+def _set_up(params: Parameters) -> None:
     """Seeds, threads and the offline switch, set before any library that reads them is loaded."""
     if params.offline:
         os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"

@@ -1,38 +1,27 @@
-"""What people write: names, files in whatever encoding an editor or a spreadsheet gave them, and YAML.
+"""What a parameter may be, and YAML as people mean it; a misspelt key or a wrong type is refused before a kernel starts.
 
-One YAML for everything: parameter files, models, judges and the command line's `--set`. Scalars are those of YAML 1.2's core; what
-readers of YAML 1.1 (bare papermill) and 1.2 take for different things (`010`, `1:30`, `no`, `1_000`, a date) is refused by name.
+A default lives in the notebook's cell tagged `parameters`, which is the demo; `params/<profile>/` holds what differs; RULES here adds
+choices and ranges. One YAML for parameter files, models, judges and `--set`: scalars are those of YAML 1.2's core, and what readers
+of YAML 1.1 (bare papermill) and 1.2 take for different things (`010`, `1:30`, `no`, `1_000`, a date) is refused by name.
 
 >>> load_yaml("learning_rate: 2e-4")
 {'learning_rate': 0.0002}
->>> load_yaml("run: 007")
-Traceback (most recent call last):
-ValueError: line 1: run: 007 has a leading zero; write the number without it; text stands in quotes: "007"
-
-transformers' names of schedules and optimizers that notebook 03 takes; its own lists would load torch at every command.
-
->>> "adamw_8bit" in Optimizer.__args__
-True
-
-The parameters of each notebook: one pydantic model a notebook, strict types, unknown keys refused before a kernel
-starts.
-
-Defaults are the demo's, the same as in the notebook's cell tagged `parameters`; a test keeps the two and
-`params/demo/` equal.
-
 >>> validate("01_ingest", {"sede": 9})
 Traceback (most recent call last):
 ValueError: 01_ingest: unknown parameter 'sede'; did you mean 'seed'?
 """
 
+import ast
 import codecs
 import difflib
+import math
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
 from parliabench_utils.run.project import project_root
 
@@ -188,270 +177,131 @@ for _tag, _pattern, _first in (
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})$", re.ASCII), _first)
 
 
-Scheduler = Literal[  # those that need no setting and no loss of their own
-    "linear",
-    "cosine",
-    "cosine_with_restarts",
-    "polynomial",
-    "constant",
-    "constant_with_warmup",
-    "inverse_sqrt",
-]
-Optimizer = Literal[  # those of torch and bitsandbytes; the others need a package that we do not install
-    "adamw_torch",
-    "adamw_torch_fused",
-    "adamw_8bit",
-    "adamw_bnb_8bit",
-    "paged_adamw_8bit",
-    "paged_adamw_32bit",
-    "ademamix",
-    "ademamix_8bit",
-    "paged_ademamix_8bit",
-    "paged_ademamix_32bit",
-    "lion_8bit",
-    "lion_32bit",
-    "paged_lion_8bit",
-    "paged_lion_32bit",
-    "rmsprop",
-    "rmsprop_bnb",
-    "rmsprop_bnb_8bit",
-    "rmsprop_bnb_32bit",
-    "adafactor",
-    "adagrad",
-    "sgd",
-]
-
-
 SpeechType = Literal["baseline", "fine-tuned", "few-shot", "retrieval"]
 PlainName = Annotated[str, AfterValidator(plain_name)]
 NameOrNone = Annotated[str, AfterValidator(lambda name: name and plain_name(name))]
+Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+NotZero = Annotated[float, Field(gt=0)]
+Types = Annotated[list[SpeechType], Field(min_length=1)]
+
+# What a notebook's cell cannot say: choices and ranges. A parameter without an entry may be anything of its default's type.
+FOR_ALL: dict[str, Any] = {
+    "run": PlainName, "profile": PlainName, "seed": Natural, "models": Annotated[list[PlainName], Field(min_length=1)],
+    "types": Types, "n_threads": Count,
+    # 03 to 07 can be cut into jobs: the runner's --model, --type and --shard set these; empty or -1 means all.
+    "model": NameOrNone, "type": Literal["", "human"] | SpeechType, "shard": Annotated[int, Field(ge=-1)],
+}  # fmt: skip
+RULES: dict[str, dict[str, Any]] = {
+    "01_ingest": {"corpus": Annotated[str, Field(min_length=1)], "workers": Count, "on_error": Literal["stop", "quarantine"]},
+    "02_dataset": {
+        "min_speeches": Count, "min_words": Natural, "max_words": Count, "topic_audit": Count,
+        "topic_classifier": Literal["embedding", "kevlar", "transformers"], "topic_rule": Literal["best", "sum"],
+        "long_text": Literal["chunk", "cut"], "split": Literal["random", "by-debate", "by-speaker", "by-date"],
+        "train_share": Annotated[float, Field(gt=0, lt=1)], "near_copy": Annotated[float, Field(gt=0, le=1)],
+        "n_prompts": Count, "question_share": Share, "min_per_party": Natural, "min_context_speeches": Count,
+        "n_references": Count, "n_shards": Count,
+    },
+    "03_finetune": {
+        "backend": Literal["peft", "unsloth"], "n_processes": Count, "lora_rank": Count, "lora_alpha": Count,
+        "lora_dropout": Annotated[float, Field(ge=0, lt=1)], "lora_seed": Natural, "batch_size": Count,
+        "gradient_accumulation": Count, "learning_rate": NotZero, "warmup_share": Annotated[float, Field(ge=0, lt=1)],
+        "scheduler": Literal["linear", "cosine", "constant", "constant_with_warmup"],
+        "optimizer": Literal["adamw_torch", "adamw_torch_fused", "adamw_8bit", "paged_adamw_8bit", "adafactor", "sgd"],
+        "weight_decay": Annotated[float, Field(ge=0)], "max_length": Annotated[int, Field(ge=32)], "epochs": Count,
+        "max_steps": Natural, "loss_on": Literal["answer", "all"], "held_out_rows": Count, "eval_every": Count,
+        "log_every": Count, "save_every": Count, "max_dropped_share": Share, "sample_tokens": Count,
+    },
+    "04_generate": {
+        "temperature": Annotated[float, Field(ge=0)], "top_p": Annotated[float, Field(gt=0, le=1)],
+        "repetition_penalty": Annotated[float, Field(ge=1)], "max_new_tokens": Count, "min_words": Count, "max_words": Count,
+        "batch_size": Count, "variants_per_prompt": Count, "max_attempts": Count, "few_shot_examples": Count,
+        "precision": Literal["auto", "fp32", "bf16", "nf4"], "min_similarity": Annotated[float, Field(ge=-1, le=1)],
+        "max_other_language": Share, "max_word_run": Count, "max_phrase_run": Count, "max_openings": Natural,
+    },
+    "05_text_metrics": {
+        "precision": Literal["fp32", "bf16"], "max_words": Count, "batch_size": Count,
+        "distinct_per": Literal["ngrams", "tokens", "expected"], "distinct_vocabulary": Annotated[int, Field(ge=2)],
+        "self_bleu_group": Literal["prompt", "context", "model"], "self_bleu_n": Count, "grammar": Literal["causal", "masked"],
+        "moverscore_idf": Literal["off", "references", "both"], "moverscore_over": Literal["mean", "max"],
+        "moverscore_cost": Literal["euclidean", "squared"],
+    },
+    "06_political_alignment": {
+        "long_text": Literal["chunk", "cut"], "leave_out": Literal["prompt", "none"], "folds": Annotated[int, Field(ge=2)],
+        "shuffles": Count, "bootstrap_draws": Annotated[int, Field(ge=100)], "validation_speeches": Count,
+    },
+    "07_judge": {
+        "judge": PlainName, "points": Literal[5, 10], "max_attempts": Count, "control_speeches": Natural,
+        "repeat_speeches": Natural, "repeats": Count, "second_judge": NameOrNone, "second_points": Literal[5, 10],
+    },
+    "08_statistics": {
+        "types": Annotated[list[SpeechType], Field(min_length=2)],  # it compares the one with the other
+        "judge": PlainName, "missing": Literal["complete", "available"], "asterisk_test": Literal["pooled", "paired"],
+        "correction": Literal["bonferroni", "holm", "bh"], "bootstrap_draws": Annotated[int, Field(ge=100)],
+        "bootstrap_cluster": Literal["prompt_id", "context_id", "sitting_id", "speaker_id"],
+        "estimand": Literal["prompts", "corpus", "parties"], "normalisation": Literal["run", "fixed"], "chance_draws": Count,
+    },
+    "09_figures": {"judge": PlainName, "browser_prompts": Count},
+}  # fmt: skip
 
 
-class Common(BaseModel):
-    """What all nine notebooks declare (`params/<profile>/common.yaml`)."""
+class Parameters(BaseModel):
+    """A notebook's parameters; `schema_of` adds the fields. All notebooks have those of `params/<profile>/common.yaml`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    run: PlainName = "demo"
-    profile: PlainName = "demo"
-    seed: int = Field(42, ge=0)
-    data_root: str = "data"
-    models: list[PlainName] = Field(["smollm2-135m", "smollm2-135m-nf4"], min_length=1)
-    types: list[SpeechType] = Field(["baseline", "fine-tuned"], min_length=1)
-    n_threads: int = Field(2, ge=1)
-    offline: bool = True
-
-    @field_validator("models", "types")
+    @field_validator("models", "types", check_fields=False)
     @classmethod
     def _each_once(cls, names: list[str]) -> list[str]:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"given twice: {', '.join(twice)}")
         return names
 
-
-def _words_in_order(params: Any) -> Any:
-    if params.min_words > params.max_words:
-        raise ValueError(f"min_words {params.min_words} is more than max_words {params.max_words}; change one of them")
-    return params
-
-
-class Job(Common):
-    """03 to 07 can be cut into jobs: the runner's --model, --type and --shard set these; empty or -1 means all."""
-
-    model: NameOrNone = ""
-    type: Literal["", "human"] | SpeechType = ""
-    shard: int = Field(-1, ge=-1)
+    @model_validator(mode="after")
+    def _words_in_order(self) -> "Parameters":
+        if getattr(self, "min_words", 0) > (most := getattr(self, "max_words", math.inf)):
+            raise ValueError(f"min_words {self.min_words} is more than max_words {most}; change one of them")
+        return self
 
 
-class Ingest(Common):
-    """01_ingest."""
-
-    corpus: str = Field("mini", min_length=1)
-    workers: int = Field(1, ge=1)
-    on_error: Literal["stop", "quarantine"] = "stop"
-
-
-class Dataset(Common):
-    """02_dataset."""
-
-    min_speeches: int = Field(8, ge=1)
-    min_words: int = Field(35, ge=0)
-    max_words: int = Field(400, ge=1)
-    excluded_sections: list[str] = ["Business of the House", "Point of Order", "Points of Order"]
-    topic_classifier: Literal["embedding", "kevlar", "transformers"] = "embedding"
-    topic_model: str = ""
-    topic_url: str = ""
-    topic_rule: Literal["best", "sum"] = "best"
-    classify_all: bool = False
-    topic_audit: int = Field(1000, ge=1)
-    encoder: str = "all-MiniLM-L6-v2"
-    long_text: Literal["chunk", "cut"] = "chunk"
-    split: Literal["random", "by-debate", "by-speaker", "by-date"] = "by-debate"
-    train_share: float = Field(0.8, gt=0, lt=1)
-    near_copy: float = Field(0.5, gt=0, le=1)
-    n_prompts: int = Field(16, ge=1)
-    question_share: float = Field(0.2, ge=0, le=1)
-    min_per_party: int = Field(1, ge=0)
-    min_context_speeches: int = Field(3, ge=1)
-    n_references: int = Field(3, ge=1)
-    n_shards: int = Field(1, ge=1)
-
-    _words = model_validator(mode="after")(_words_in_order)
+def parameters_cell(notebook: Path) -> dict[str, Any]:
+    """The defaults that a notebook's cell tagged `parameters` assigns; ValueError unless there is one cell, of plain assignments."""
+    cells = re.split(r"^# %%", notebook.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    tagged = [cell for cell in cells if re.search(r"tags=\[[^]\n]*\"parameters\"", cell.partition("\n")[0])]
+    if len(tagged) != 1:
+        raise ValueError(f"{notebook.name}: {len(tagged)} cells are tagged `parameters`, expected exactly one")
+    try:
+        body = ast.parse(tagged[0].partition("\n")[2]).body
+        return {node.targets[0].id: ast.literal_eval(node.value) for node in body}
+    except (SyntaxError, ValueError, AttributeError) as error:
+        raise ValueError(f"{notebook.name}: the cell tagged `parameters` holds more than `name = value` lines ({error})") from error
 
 
-class Finetune(Job):
-    """03_finetune."""
-
-    backend: Literal["peft", "unsloth"] = "peft"
-    n_processes: int = Field(1, ge=1)
-    lora_rank: int = Field(16, ge=1)
-    lora_alpha: int = Field(16, ge=1)
-    lora_dropout: float = Field(0.0, ge=0, lt=1)
-    lora_seed: int = Field(3407, ge=0)
-    batch_size: int = Field(4, ge=1)
-    gradient_accumulation: int = Field(1, ge=1)
-    learning_rate: float = Field(0.002, gt=0)
-    scheduler: Scheduler = "linear"
-    warmup_share: float = Field(0.03, ge=0, lt=1)
-    weight_decay: float = Field(0.01, ge=0)
-    optimizer: Optimizer = "adamw_torch"
-    max_length: int = Field(256, ge=32)
-    epochs: int = Field(1, ge=1)
-    max_steps: int = Field(8, ge=0)
-    loss_on: Literal["answer", "all"] = "answer"
-    packing: bool = False
-    group_by_length: bool = False
-    gradient_checkpointing: bool = False
-    held_out_rows: int = Field(8, ge=1)
-    eval_every: int = Field(8, ge=1)
-    log_every: int = Field(2, ge=1)
-    save_every: int = Field(4, ge=1)
-    max_dropped_share: float = Field(0.0, ge=0, le=1)
-    sample_tokens: int = Field(80, ge=1)
+def notebook_path(notebook: str) -> Path:
+    """`notebooks/<notebook>.py`, or a study's in `notebooks/studies/`. ValueError names the nearest one that is there."""
+    folders = (project_root() / folder for folder in ("notebooks", "notebooks/studies"))
+    found = {path.stem: path for folder in folders for path in sorted(folder.glob("*.py"))}
+    if notebook not in found:
+        raise ValueError(f"no notebook {notebook!r}{_did_you_mean(notebook, found)}; there are {', '.join(found)}")
+    return found[notebook]
 
 
-class Generate(Job):
-    """04_generate."""
-
-    temperature: float = Field(0.7, ge=0)
-    top_p: float = Field(0.85, gt=0, le=1)
-    repetition_penalty: float = Field(1.2, ge=1)
-    max_new_tokens: int = Field(112, ge=1)
-    min_words: int = Field(30, ge=1)
-    max_words: int = Field(200, ge=1)
-    batch_size: int = Field(16, ge=1)
-    variants_per_prompt: int = Field(1, ge=1)
-    max_attempts: int = Field(3, ge=1)
-    few_shot_examples: int = Field(3, ge=1)
-    precision: Literal["auto", "fp32", "bf16", "nf4"] = "auto"
-    trim_to_sentence: bool = True
-    min_similarity: float = Field(0.08, ge=-1, le=1)
-    max_other_language: float = Field(0.85, ge=0, le=1)
-    max_word_run: int = Field(3, ge=1)
-    max_phrase_run: int = Field(3, ge=1)
-    max_openings: int = Field(3, ge=0)
-    encoder: str = "all-MiniLM-L6-v2"
-
-    _words = model_validator(mode="after")(_words_in_order)
+def schema_of(notebook: str) -> type[Parameters]:
+    """The parameter model of a notebook: its cell's names and defaults, with RULES."""
+    path = notebook_path(notebook)
+    return _schema(path, path.stat().st_mtime_ns)
 
 
-class TextMetrics(Job):
-    """05_text_metrics: each metric's model and choices; all of them go into the metrics' signatures."""
-
-    language_model: str = "smollm2-135m"
-    precision: Literal["fp32", "bf16"] = "fp32"
-    max_words: int = Field(512, ge=1)
-    batch_size: int = Field(8, ge=1)
-    distinct_per: Literal["ngrams", "tokens", "expected"] = "ngrams"
-    distinct_vocabulary: int = Field(30522, ge=2)
-    self_bleu_group: Literal["prompt", "context", "model"] = "model"
-    self_bleu_n: int = Field(4, ge=1)
-    grammar: Literal["causal", "masked"] = "causal"
-    masked_model: str = "bert-base-cased"
-    acceptability_model: str = "textattack/bert-base-uncased-CoLA"
-    gruen_parity: bool = False
-    sentence_encoder: str = "all-MiniLM-L6-v2"
-    bertscore_encoder: str = "all-MiniLM-L6-v2"
-    bertscore_layer: int = 5
-    bertscore_idf: bool = False
-    bertscore_rescale: bool = False
-    moverscore_encoder: str = "all-MiniLM-L6-v2"
-    moverscore_layer: int = -1
-    moverscore_idf: Literal["off", "references", "both"] = "references"
-    moverscore_over: Literal["mean", "max"] = "mean"
-    moverscore_cost: Literal["euclidean", "squared"] = "euclidean"
+@cache
+def _schema(path: Path, _: int) -> type[Parameters]:
+    rules = FOR_ALL | RULES.get(path.stem, {})
+    defaults = parameters_cell(path)
+    kinds = {key: rules.get(key, list[str] if isinstance(value, list) else type(value)) for key, value in defaults.items()}
+    return create_model(path.stem, __base__=Parameters, **{key: (kinds[key], defaults[key]) for key in defaults})
 
 
-class Alignment(Job):
-    """06_political_alignment: the encoder, what happens to long speeches, and how the metric itself is put to the test."""
-
-    encoder: str = "all-MiniLM-L6-v2"
-    long_text: Literal["chunk", "cut"] = "chunk"
-    leave_out: Literal["prompt", "none"] = "prompt"
-    folds: int = Field(5, ge=2)
-    shuffles: int = Field(79, ge=1)
-    bootstrap_draws: int = Field(500, ge=100)
-    validation_speeches: int = Field(1000, ge=1)
-
-
-class Judge(Job):
-    """07_judge."""
-
-    judge: PlainName = "smollm2-constrained"
-    points: Literal[5, 10] = 10
-    max_attempts: int = Field(1, ge=1)
-    server_url: str = ""
-    cache: bool = True
-    control_speeches: int = Field(4, ge=0)
-    repeat_speeches: int = Field(5, ge=0)
-    repeats: int = Field(3, ge=1)
-    second_judge: NameOrNone = "smollm2-constrained"
-    second_points: Literal[5, 10] = 5
-
-
-class Statistics(Common):
-    """08_statistics."""
-
-    types: list[SpeechType] = Field(["baseline", "fine-tuned"], min_length=2)  # it compares the one with the other
-    judge: PlainName = "smollm2-constrained"
-    missing: Literal["complete", "available"] = "complete"
-    asterisk_test: Literal["pooled", "paired"] = "paired"
-    correction: Literal["bonferroni", "holm", "bh"] = "bonferroni"
-    bootstrap_draws: int = Field(2000, ge=100)
-    bootstrap_cluster: Literal["prompt_id", "context_id", "sitting_id", "speaker_id"] = "prompt_id"
-    estimand: Literal["prompts", "corpus", "parties"] = "prompts"
-    normalisation: Literal["run", "fixed"] = "run"
-    chance_draws: int = Field(200, ge=1)
-
-
-class Figures(Common):
-    """09_figures."""
-
-    judge: PlainName = "smollm2-constrained"
-    browser_prompts: int = Field(24, ge=1)
-
-
-SCHEMAS: dict[str, type[Common]] = {
-    "01_ingest": Ingest,
-    "02_dataset": Dataset,
-    "03_finetune": Finetune,
-    "04_generate": Generate,
-    "05_text_metrics": TextMetrics,
-    "06_political_alignment": Alignment,
-    "07_judge": Judge,
-    "08_statistics": Statistics,
-    "09_figures": Figures,
-}
-
-
-def schema_of(notebook: str) -> type[Common]:
-    """The parameter model of a notebook. Raises ValueError with the nearest name for an unknown notebook."""
-    if notebook not in SCHEMAS:
-        raise ValueError(f"no notebook {notebook!r}{_did_you_mean(notebook, SCHEMAS)}; there are {', '.join(SCHEMAS)}")
-    return SCHEMAS[notebook]
-
-
-def validate(notebook: str, values: dict[str, Any]) -> Common:
+def validate(notebook: str, values: dict[str, Any]) -> Parameters:
     """`values` as the notebook's parameters. Raises ValueError that names each wrong key, and the nearest valid one."""
     schema = schema_of(notebook)
     for key in values:
@@ -464,12 +314,17 @@ def validate(notebook: str, values: dict[str, Any]) -> Common:
 
 
 def read_profile(notebook: str, profile: str) -> dict[str, Any]:
-    """`params/<profile>/common.yaml` overlaid with `params/<profile>/<notebook>.yaml`, flat."""
+    """The notebook's own values, overlaid with `params/<profile>/common.yaml` and, where there is one, `<notebook>.yaml`.
+
+    The run's name is the profile's unless its file says otherwise.
+    """
     folder = project_root() / "params" / profile
     if not (folder / "common.yaml").is_file():
         profiles = sorted(path.parent.name for path in (project_root() / "params").glob("*/common.yaml"))
         raise ValueError(f"no profile {profile!r}{_did_you_mean(profile, profiles)}; there are {', '.join(profiles)}")
-    return read_yaml(folder / "common.yaml") | read_yaml(folder / f"{notebook}.yaml")
+    own = folder / f"{notebook}.yaml"
+    files = read_yaml(folder / "common.yaml") | (read_yaml(own) if own.exists() else {})
+    return schema_of(notebook)().model_dump() | {"run": profile, "profile": profile} | files
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -484,10 +339,9 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise ValueError(f"--set {text!r}: {str(error).removeprefix('line 1: ')}{hint}") from error
 
 
-def resolve(notebook: str, profile: str, settings: dict[str, Any]) -> Common:
-    """A notebook's parameters: its profile's files, then `settings`; the run's name defaults to the profile's."""
-    schema_of(notebook)
-    return validate(notebook, {"run": profile, "profile": profile} | read_profile(notebook, profile) | settings)
+def resolve(notebook: str, profile: str, settings: dict[str, Any]) -> Parameters:
+    """A notebook's parameters: its cell, its profile's files, then `settings`."""
+    return validate(notebook, read_profile(notebook, profile) | settings)
 
 
 def _problem(error: Any) -> str:

@@ -18,10 +18,6 @@ The manifest of a stage: what went in, what came out, with which code and versio
 staging folder, mark as running. `done` puts the outputs in place, the manifest last. `outputs/<run>/manifests/<job>.json` is the
 last whole run's, whatever an attempt after it came to; before there is a whole run, the attempt's record stands there.
 
->>> from parliabench_utils.run.params import Job
->>> job_name("04_generate", Job(model="smollm2-135m"))
-'04_generate-smollm2-135m'
-
 Seeds: one for the run, and one for each row that depends on nothing but the run's seed and the row's ids.
 
 Used by every notebook (through `start`) and by generation and judging.
@@ -49,9 +45,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from parliabench_utils.run.artefacts import Scrubber, is_finished, read_json, read_jsonl, scrub, without_credentials, write_json
-from parliabench_utils.run.params import Common
+from parliabench_utils.run.params import Parameters, notebook_path
 from parliabench_utils.run.project import outputs_root, project_root
-from parliabench_utils.run.stages import IMPORT, JOB_KEYS, STAGES, done_path, job_name, maker, needed_files, shard_numbers
+from parliabench_utils.run.stages import IMPORT, JOB_KEYS, job_name, maker, shard_numbers, stage_of
 from parliabench_utils.run.staging import Claim, lay_out, put_in_place, staging_folder
 
 WALL_CLOCK = "seconds"
@@ -332,7 +328,7 @@ class _Makers:
         for record in self.records:
             self._take(record, shards)
 
-    def _take(self, record: dict[str, Any], shards: set[int] | None) -> None:
+    def _take(self, record: dict[str, Any], shards: list[int] | None) -> None:
         """Note what a finished job lists; a job of a shard that no prompt names any more cannot be run again and is past."""
         shard = record.get("parameters", {}).get("shard", -1)
         past = shards is not None and shard not in {-1, *shards}
@@ -466,7 +462,7 @@ class Manifest:
     """One job of one stage, from its first check to its end."""
 
     stage: str
-    params: Common
+    params: Parameters
     mode: str
     folder: Path
     inputs: dict[str, str]
@@ -479,7 +475,7 @@ class Manifest:
     began: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def open(cls, stage: str, params: Common, mode: str = "runner") -> "Manifest":
+    def open(cls, stage: str, params: Parameters, mode: str = "runner") -> "Manifest":
         """Hash inputs, parameters and code; claim the outputs; lay out the staging folder; mark as running.
 
         Raises FileNotFoundError that names each missing input and the stage that writes it, ValueError for one that is not as that
@@ -497,17 +493,17 @@ class Manifest:
 
     @classmethod
     def prepare(
-        cls, stage: str, params: Common, mode: str, known: dict[Path, str] | None = None, code: str | None = None
+        cls, stage: str, params: Parameters, mode: str, known: dict[Path, str] | None = None, code: str | None = None
     ) -> "Manifest":
         """The job with its hashes, nothing written; `known` keeps the hash of each file, `code` is that of the stage if at hand."""
         folder = outputs_root() / params.run
-        inputs = STAGES[stage].inputs(params, folder)
-        _require(stage, [*inputs, *needed_files(stage, params, folder)], folder)
+        inputs = stage_of(stage).inputs(params, folder)
+        _require(stage, [*inputs, *stage_of(stage).needed(params, folder)], folder)
         known = {} if known is None else known
         hashes = describe(inputs, folder, known=known)
         if code is None:
             check_inputs(stage, inputs, folder, known)
-            code = code_hash(project_root() / "notebooks" / f"{stage}.py")
+            code = code_hash(notebook_path(stage))
         mark = fingerprint(_selected(params), hashes, code)
         return cls(stage, params, mode, folder, hashes, code, mark)
 
@@ -526,7 +522,7 @@ class Manifest:
 
     @property
     def outputs(self) -> list[Path]:
-        return STAGES[self.stage].outputs(self.params, self.folder)
+        return stage_of(self.stage).outputs(self.params, self.folder)
 
     def is_valid(self) -> bool:
         """Whether a finished run with this fingerprint left outputs that still have the recorded hashes."""
@@ -542,7 +538,7 @@ class Manifest:
         old, valid = read_manifest(self.folder, self.name), self.is_valid()
         self.skipped = valid and self.mode == old["mode"] == "runner"
         if self.skipped:
-            self._close(old["outputs"])
+            self._close()
             return self
         if not resumes:
             shutil.rmtree(self.staging, ignore_errors=True)
@@ -590,25 +586,25 @@ class Manifest:
 
         ValueError when an earlier stage wrote anew meanwhile: nobody could say what the outputs were made from.
         """
-        outputs = STAGES[self.stage].outputs(self.params, self.staging)
+        outputs = stage_of(self.stage).outputs(self.params, self.staging)
         missing = [name_in_manifest(path, self.staging) for path in outputs if not path.exists()]
         if missing:
             raise FileNotFoundError(f"{self.name} ended without writing {', '.join(missing)}")
         self._require_same_inputs()
-        described = describe(outputs, self.staging, rows=True)
-        self._write("done", outputs=described, outputs_beside=written_beside(outputs, self.staging))
+        self._write(
+            "done", outputs=describe(outputs, self.staging, rows=True), outputs_beside=written_beside(outputs, self.staging)
+        )
         put_in_place(self.staging, self.folder, manifest_path(self.staging, self.name))
-        self._close(described)
+        self._close()
 
     def _require_same_inputs(self) -> None:
-        made_here = [p for p in STAGES[self.stage].inputs(self.params, self.folder) if p.is_relative_to(self.folder)]
+        made_here = [p for p in stage_of(self.stage).inputs(self.params, self.folder) if p.is_relative_to(self.folder)]
         now = describe([path for path in made_here if path.exists()], self.folder)
         names = [name_in_manifest(path, self.folder) for path in made_here]
         if changed := [name for name in names if now.get(name) != self.inputs.get(name)]:
             raise ValueError(f"{self.name}: {', '.join(changed)} changed while it ran: run it again")
 
-    def _close(self, outputs: dict[str, Any]) -> None:
-        write_json(done_path(self.folder, self.name), outputs)
+    def _close(self) -> None:
         self.is_done = True
         self.claim.end()
 
@@ -656,7 +652,7 @@ def peak_memory_mib() -> int:
     return max(peaks) * unit // 2**20
 
 
-def _selected(params: Common) -> dict[str, Any]:
+def _selected(params: Parameters) -> dict[str, Any]:
     """Parameters for the fingerprint: a job for one model or type does not depend on the lists of all."""
     values = params.model_dump()
     for key, many in (("model", "models"), ("type", "types")):

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from parliabench_utils.run.artefacts import ScrubbedNotebooks, ScrubbedStream, Scrubber
 from parliabench_utils.run.notebook import RUNNER_VARIABLE
-from parliabench_utils.run.params import resolve, schema_of
+from parliabench_utils.run.params import notebook_path, parameters_cell, resolve
 from parliabench_utils.run.project import project_root
 from parliabench_utils.run.record import Manifest
 
@@ -102,15 +102,11 @@ def _stop(number: int, _: Any) -> None:
 
 
 def read_notebook(notebook: str) -> Any:
-    """`notebooks/<notebook>.py` as a notebook. Raises ValueError unless exactly one cell is tagged `parameters`."""
+    """A notebook's file as a notebook. Raises ValueError unless exactly one cell is tagged `parameters`."""
     import jupytext
 
-    schema_of(notebook)
-    path = project_root() / "notebooks" / f"{notebook}.py"
-    source = jupytext.read(path)
-    tagged = [cell for cell in source.cells if "parameters" in cell.metadata.get("tags", [])]
-    if len(tagged) != 1:
-        raise ValueError(f"{path.name}: {len(tagged)} cells are tagged `parameters`, expected exactly one")
+    parameters_cell(notebook_path(notebook))
+    source = jupytext.read(notebook_path(notebook))
     source.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return source
 

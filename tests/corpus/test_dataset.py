@@ -30,7 +30,7 @@ from parliabench_utils.corpus.dataset import (
     without_headings,
     write_card,
 )
-from parliabench_utils.corpus.overview import dataset_numbers, party_table
+from parliabench_utils.corpus.overview import dataset_numbers
 from parliabench_utils.corpus.prompts import Contexts, PromptRules, choose_references, draw_prompts
 from parliabench_utils.run.artefacts import write_csv, write_jsonl
 from tests.corpus.corpus_files import LetterEncoder
@@ -247,10 +247,9 @@ def test_the_card_is_made_of_the_runs_facts(tmp_path):
 
 def test_the_papers_numbers_stand_beside_its_own_corpus_only():
     kept = with_topics(speeches())
-    assert list(dataset_numbers(kept, CORPUS)) == ["this run"] and "speeches_paper" not in party_table(kept, CORPUS)
+    assert list(dataset_numbers(kept, CORPUS)) == ["this run"]
     whole = CORPUS | {"n_files": 2209}
     assert dataset_numbers(kept, whole).loc["speeches"].tolist() == [240, 447_778]
-    assert party_table(kept, whole).set_index("party").loc["Labour", "speeches_paper"] == 108_831
 
 
 # --- leaks ------------------------------------------------------------------------------------------------------------

@@ -7,17 +7,19 @@ import jupytext
 import pytest
 import yaml
 
-from parliabench_utils.run.params import Common, Job, schema_of
+from parliabench_utils.run.params import RULES, notebook_path, parameters_cell, read_profile, resolve
 from parliabench_utils.run.stages import STAGES
 from tests.conftest import ROOT
 
 PROFILES = ("demo", "small", "paper")
+SHARED = ("run", "profile", "seed", "data_root", "models", "types", "n_threads", "offline")  # the keys of common.yaml
+STUDIES = sorted(path.stem for path in (ROOT / "notebooks/studies").glob("*.py"))
 LONGEST_CELL = 25
 COURSE_CELLS_ONLY = ("!", "%pip", "%conda")
 
 
 def source(name):
-    return jupytext.read(ROOT / "notebooks" / f"{name}.py")
+    return jupytext.read(notebook_path(name))
 
 
 def code_cells(name):
@@ -31,16 +33,9 @@ def cell_parameters(name):
     return {node.targets[0].id: ast.literal_eval(node.value) for node in body}
 
 
-def own_keys(name):
-    return [key for key in schema_of(name).model_fields if key not in (Job if _is_job(name) else Common).model_fields]
-
-
-def _is_job(name):
-    return issubclass(schema_of(name), Job)
-
-
 def read(profile, name):
-    return yaml.safe_load((ROOT / "params" / profile / f"{name}.yaml").read_text()) or {}
+    path = ROOT / "params" / profile / f"{name}.yaml"
+    return (yaml.safe_load(path.read_text()) or {}) if path.exists() else {}
 
 
 def test_there_are_nine_notebooks_and_only_sources():
@@ -48,18 +43,51 @@ def test_there_are_nine_notebooks_and_only_sources():
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_parameters_cell_equals_schema_and_demo_profile(name):
-    defaults = schema_of(name)().model_dump()
-    assert cell_parameters(name) == defaults
-    assert read("demo", "common") | read("demo", name) == {k: defaults[k] for k in [*Common.model_fields, *own_keys(name)]}
+def test_the_cell_is_the_demo_and_holds_to_its_own_rules(name):
+    assert cell_parameters(name) == parameters_cell(ROOT / "notebooks" / f"{name}.py") == resolve(name, "demo", {}).model_dump()
+    assert set(RULES[name]) <= set(cell_parameters(name))
+    assert set(SHARED) <= set(cell_parameters(name))
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("name", STAGES)
-def test_each_profile_sets_every_key_of_the_notebook_and_nothing_else(profile, name):
-    assert set(read(profile, name)) == set(own_keys(name))
-    assert set(read(profile, "common")) == set(Common.model_fields)
-    schema_of(name)(**(read(profile, "common") | read(profile, name)))
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_has_the_shared_parameters_only(name):
+    assert set(cell_parameters(name)) == set(SHARED)
+    assert cell_parameters(name) == resolve(name, "demo", {}).model_dump()
+
+
+def test_the_demo_has_no_files_but_one_that_names_it():
+    assert [path.name for path in (ROOT / "params/demo").iterdir()] == ["common.yaml"]
+    assert read("demo", "common") == {"run": "demo", "profile": "demo"}
+
+
+@pytest.mark.parametrize("profile", ["small", "paper"])
+@pytest.mark.parametrize("name", ["common", *STAGES])
+def test_a_profile_says_what_differs_from_the_cell_and_why(profile, name):
+    cell = cell_parameters("01_ingest" if name == "common" else name)
+    for key, value in read(profile, name).items():
+        assert key in (SHARED if name == "common" else set(cell) - set(SHARED))
+        assert value != cell[key] or key in ("run", "profile"), f"{profile}/{name}.yaml: {key} is the notebook's own"
+    path = ROOT / "params" / profile / f"{name}.yaml"
+    lines = [line for line in (path.read_text().splitlines() if path.exists() else []) if not line.startswith("#")]
+    assert all("  # " in line for line in lines if line.partition(":")[0] not in ("run", "profile"))
+    if name != "common":
+        assert resolve(name, profile, {}).profile == profile
+
+
+def test_what_the_paper_states_is_what_its_profile_has():
+    """Also where the notebook's cell happens to say the same today: sections 4.1, 5.2, 5.3 and Tables 6 and 7."""
+    stated = {
+        "02_dataset": {"train_share": 0.8, "n_prompts": 3000, "question_share": 0.1, "n_references": 5, "min_speeches": 1000},
+        "03_finetune": {"lora_rank": 16, "lora_alpha": 16, "lora_dropout": 0.0, "batch_size": 64, "gradient_accumulation": 1,
+                        "learning_rate": 2e-4, "scheduler": "linear", "warmup_share": 0.03, "weight_decay": 0.01, "epochs": 2,
+                        "max_length": 1024, "lora_seed": 3407},
+        "04_generate": {"temperature": 0.7, "top_p": 0.85, "repetition_penalty": 1.2, "max_attempts": 3, "variants_per_prompt": 1,
+                        "min_similarity": 0.08, "max_new_tokens": 850},
+        "07_judge": {"judge": "flow-judge", "points": 10},
+        "08_statistics": {"correction": "bonferroni", "missing": "complete", "asterisk_test": "pooled"},
+    }  # fmt: skip
+    for name, values in stated.items():
+        assert values.items() <= resolve(name, "paper", {}).model_dump().items()
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -70,7 +98,7 @@ def test_parameter_files_are_flat(profile, name):
         assert all(isinstance(item, str | int | float | bool | None) for item in items), f"{profile}/{name}.yaml: {key}"
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", [*STAGES, *STUDIES])
 def test_first_cells_and_last_line(name):
     cells = source(name).cells
     assert cells[0].cell_type == "markdown"
@@ -118,7 +146,7 @@ def test_what_binds_no_name(source):
     assert "run" not in bound_names(source)
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", [*STAGES, *STUDIES])
 def test_no_cell_overwrites_a_parameter(name):
     parameters = set(cell_parameters(name))
     for cell in code_cells(name):
@@ -126,7 +154,7 @@ def test_no_cell_overwrites_a_parameter(name):
             assert not bound_names(cell.source) & parameters, cell.source
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", [*STAGES, *STUDIES])
 def test_cells_are_short_and_hold_no_classes_or_installs(name):
     for cell in code_cells(name):
         if "parameters" in cell.metadata.get("tags", []):
@@ -139,17 +167,16 @@ def test_cells_are_short_and_hold_no_classes_or_installs(name):
         assert all(n.end_lineno - n.lineno < 12 for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", [*STAGES, *STUDIES])
 def test_most_code_cells_follow_prose(name):
     kinds = [cell.cell_type for cell in source(name).cells]
     code = [i for i, kind in enumerate(kinds) if kind == "code"]
     assert sum(kinds[i - 1] == "markdown" for i in code) >= 0.7 * len(code)
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", [*STAGES, *STUDIES])
 def test_a_round_trip_through_jupytext_changes_nothing(name):
-    path = ROOT / "notebooks" / f"{name}.py"
-    notebook = jupytext.read(path)
+    notebook = source(name)
     again = jupytext.reads(jupytext.writes(notebook, fmt="ipynb"), fmt="ipynb")
     before = [(c.cell_type, c.source, c.metadata.get("tags")) for c in notebook.cells]
     assert [(c.cell_type, c.source, c.metadata.get("tags")) for c in again.cells] == before
@@ -176,7 +203,7 @@ def values_of_nouns(profiles):
     values = {}
     for name in ["common", *STAGES]:
         for profile in profiles:
-            for key, value in read(profile, name).items():
+            for key, value in (read_profile(name, profile) if name in STAGES else {}).items():
                 noun = re.sub(r"_(size|rank|per_prompt)$", "", key).rpartition("_")[2]
                 if type(value) in (int, float) and not noun.endswith(("share", "seed", "ratio")):
                     values.setdefault(noun.removesuffix("s"), set()).add(value)
@@ -185,7 +212,7 @@ def values_of_nouns(profiles):
 
 def prose():
     """Every sentence that people read: notebooks' text and comments of their parameters, parameter files' comments, the guides."""
-    for name in STAGES:
+    for name in [*STAGES, *STUDIES]:
         for cell in source(name).cells:
             if cell.cell_type == "markdown":
                 yield from ((f"{name}.py", text) for text in sentences(cell.source))
@@ -234,4 +261,4 @@ def test_a_typed_number_that_contradicts_is_found(text, wrong):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_judge_that_rates_is_the_one_that_is_reported(profile):
-    assert len({read(profile, name)["judge"] for name in ("07_judge", "08_statistics", "09_figures")}) == 1
+    assert len({resolve(name, profile, {}).judge for name in ("07_judge", "08_statistics", "09_figures")}) == 1

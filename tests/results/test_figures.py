@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.image import AxesImage
+from matplotlib.collections import QuadMesh
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
+from seaborn.utils import relative_luminance
 
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.results import figures as f
@@ -52,11 +53,11 @@ def score_drawings(rows: pd.DataFrame, names: dict[str, str], note: str) -> list
     parties, topics = (tables.alignment_by(rows, column, names, ()).data for column in ("Party", "Topic"))
     stable = s.stability_table(s.stability_by_metric(rows, draws=5))
     return [
-        f.fig3(f.category_changes(rows, "run"), names, note, ()),
-        f.alignment_heatmap("fig4", "Parties", parties, "Party", note, ()),
-        f.difficulty_bars("fig5", "Parties", s.difficulty(rows, "Party"), note, ()),
-        f.alignment_heatmap("fig6", "Topics", topics, "Topic", note, ()),
-        f.difficulty_bars("fig7", "Topics", s.difficulty(rows, "Topic"), note, ()),
+        f.fig3(s.category_changes(rows, "run"), names, note, ()),
+        f.fig4(parties, note, ()),
+        f.fig5(s.difficulty(rows, "Party"), note, ()),
+        f.fig6(topics, note, ()),
+        f.fig7(s.difficulty(rows, "Topic"), note, ()),
         f.fig8(rows, names, note, ()),
         f.s1(stable, names, note, ()),
         f.s2(s.compare(rows, draws=50), names, note, ()),
@@ -150,7 +151,7 @@ def test_nothing_is_cut_small_or_written_over(large, small):
 
 
 def test_a_grey_print_can_be_read():
-    heat = [figure_style._luminance(matplotlib.colormaps[figure_style.HEAT](step / 20)) for step in range(21)]
+    heat = [relative_luminance(matplotlib.colormaps[figure_style.HEAT](step / 20)) for step in range(21)]
     assert heat == sorted(heat)  # a darker cell is a lower value in grey too
     styles = figure_style.model_style(PAPER_RUN).values()
     assert len({style["marker"] for style in styles}) == len(PAPER_RUN) + 1  # models differ by more than colour
@@ -158,7 +159,7 @@ def test_a_grey_print_can_be_read():
 
 def test_correlations_part_at_0(small):
     drawing = next(d for d in small if d.name == "s3")
-    (picture,) = drawing.figure.findobj(AxesImage)
+    (picture,) = drawing.figure.findobj(QuadMesh)
     assert picture.norm.vmin == -picture.norm.vmax == -1
     low, middle, high = (picture.cmap(picture.norm(v))[:3] for v in (-0.8, 0, 0.8))
     assert min(middle) > 0.95  # next to white
@@ -190,7 +191,7 @@ def _runs_of(words: list[str], wanted: list[str]) -> list[list[str]]:
 def test_a_name_is_drawn_as_it_is(tmp_path):
     hostile = "Party of $x^ {\\frac & $ <b>"
     data = pd.DataFrame({"Party": [hostile], "display": "A", "type": "fine-tuned", "mean": 0.5, "n": 3})
-    drawing = f.alignment_heatmap("fig4", "Parties", data, "Party", "", ())
+    drawing = f.fig4(data, "", ())
     f.write_figure(drawing, tmp_path)
     assert hostile in " ".join(text.replace("\n", " ") for text, *_ in texts(drawing))
 

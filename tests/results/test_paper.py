@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from parliabench_utils.results.paper import PAPER_MODELS, audit, published
+from parliabench_utils.results.paper import KINDS, PAPER_MODELS, all_tables, audit, claims, published, quantities
 from parliabench_utils.results.statistics import t_test_from_summary
 
 
@@ -28,6 +28,15 @@ def test_size_and_columns(findings):
     assert len(findings) >= 60
     assert list(findings.columns) == ["item", "claim", "place", "published", "recomputed", "agrees", "note"]
     assert set(findings["agrees"]) == {"yes", "no", "not computable"}
+
+
+def test_claims_name_what_their_kinds_compute():
+    tables, rows = all_tables(), claims().to_dict("records")
+    assert {claim["kind"] for claim in rows} == {*KINDS, "not computable"}
+    for claim in rows:
+        known = quantities(claim, tables)
+        used = [condition.split(" ")[0].split("[")[0] for condition in claim["holds"].split("; ") if condition]
+        assert set(used) <= set(known) and bool(used) == (claim["kind"] != "not computable"), claim
 
 
 def test_every_published_t_follows_from_table_2(findings):
@@ -92,6 +101,8 @@ def altered(number: int, row, column: str, value) -> dict[int, pd.DataFrame]:
         (altered(7, published(7)["parameter"] == "Warmup Steps", "value", "1119"), "8 warm-up", 1, 0),
         (altered(7, published(7)["parameter"] == "Warmup Steps", "value", "1119"), "8 warm-up, page", 0, 1),
         (altered(9, slice(None), "F", 2.5), "28 ANOVA", 0, 1),
+        (altered(10, slice(None), "difficulty", 0.5), "29 repeated rows", 0, 1),
+        (altered(11, published(11)["topic"] == "Geography", "average", 0.5), "26 Geography", 0, 1),
     ],
 )
 def test_an_altered_table_flips_its_verdict(findings, change, item, before, after):

@@ -16,9 +16,9 @@ from parliabench_utils.models.specs import read_model_spec
 from parliabench_utils.results import robustness, tables
 from parliabench_utils.results import scores as cells
 from parliabench_utils.results import statistics as s
-from parliabench_utils.results.figures import category_changes
 from parliabench_utils.results.report import model_names
 from parliabench_utils.results.scores import join_scores, kept_prompts
+from parliabench_utils.results.statistics import category_changes
 from parliabench_utils.results.tables import escape_latex
 from tests.results.synthetic import MODELS, SETS, write_run
 

@@ -11,8 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parliabench_utils.run import params
-from parliabench_utils.run import params as parameter_files
-from parliabench_utils.run import params as training_names
 
 
 def test_unknown_key_names_the_nearest():
@@ -80,11 +78,11 @@ def test_transformers_makes_each_schedule_and_optimizer_without_more_settings(tm
     from transformers import Trainer, TrainingArguments, get_scheduler
 
     layer = torch.nn.Linear(2, 2)
-    for name in get_args(training_names.Optimizer):
+    for name in get_args(params.RULES["03_finetune"]["optimizer"]):
         arguments = TrainingArguments(output_dir=str(tmp_path), optim=name, report_to="none", use_cpu=True)
         made, options = Trainer.get_optimizer_cls_and_kwargs(arguments, layer)
         optimizer = made(layer.parameters(), **options)
-    for name in get_args(training_names.Scheduler):
+    for name in get_args(params.RULES["03_finetune"]["scheduler"]):
         get_scheduler(name, optimizer, num_warmup_steps=1, num_training_steps=10)
 
 
@@ -171,7 +169,7 @@ def test_a_number_that_all_readers_agree_on_is_that_number(text, value):
 def test_no_scalar_is_taken_otherwise_than_bare_papermill_takes_it(text):
     """Both agree, or ours refuses; but for 1e3, a number in YAML 1.2 alone, and texts that PyYAML itself cannot read."""
     try:
-        ours = parameter_files.load_yaml(text)
+        ours = params.load_yaml(text)
     except ValueError:
         return
     if isinstance(ours, float):
@@ -222,7 +220,7 @@ def test_what_is_no_text_is_named_with_its_line_and_encoding(tmp_path, data, mes
 
 
 def test_several_settings_in_one_text():
-    split = parameter_files.split_settings
+    split = params.split_settings
     assert split("seed=7  models=[a, b]\tcorpus='x y'") == ["seed=7", "models=[a, b]", "corpus='x y'"]
     assert split('corpus="2019_2020"') == ['corpus="2019_2020"'] and split("") == []
     for text in ("models=[a, b", "corpus='x y"):

@@ -163,7 +163,7 @@ def test_what_a_whole_run_left_stays_until_another_is_whole(project, outputs):
     write(project)
     run_notebook("toy", "demo", {})
     kept = {path: path.read_bytes() for path in (outputs / "toy").rglob("*") if path.parent.name != "notebooks" and path.is_file()}
-    assert outputs / "toy/toy.csv" in kept and outputs / "toy/manifests/.toy.done" in kept
+    assert outputs / "toy/toy.csv" in kept and outputs / "toy/manifests/toy.json" in kept
     for name, body in FAILURES.items():
         write(project, body)
         with pytest.raises((StageFailed, OSError)):

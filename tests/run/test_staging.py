@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from parliabench_utils.run import staging
-from parliabench_utils.run.params import Generate
+from parliabench_utils.run.params import resolve
 from parliabench_utils.run.stages import STAGES
 from parliabench_utils.run.staging import Claim, lay_out, put_in_place, staging_folder
 from tests.conftest import ROOT
@@ -80,7 +80,7 @@ def test_the_parts_of_a_stage_share_no_file_and_the_whole_shares_one_with_each(t
     (tmp_path / "02_dataset/prompts.jsonl").write_text('{"shard": 0}\n{"shard": 1}\n')
 
     def names(**cut):
-        params = Generate(models=["m"], types=["baseline"], **cut)
+        params = resolve("04_generate", "demo", {"models": ["m"], "types": ["baseline"], **cut})
         return [path.relative_to(tmp_path).as_posix() for path in STAGES["04_generate"].outputs(params, tmp_path)]
 
     parts = [names(model="m", type="baseline", shard=k) for k in (0, 1)]

@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 
 from parliabench_utils import cli
-from parliabench_utils.run import params, runner, stages
-from parliabench_utils.run import record as manifest
-from parliabench_utils.run import record as provenance
+from parliabench_utils.run import params, record, runner, stages
 from parliabench_utils.run.staging import staging_folder
 
 NOTEBOOK = """\
@@ -19,8 +17,8 @@ run = "toy"
 profile = "demo"
 seed = 42
 data_root = "data"
-models = []
-types = []
+models = ["m"]
+types = ["baseline"]
 n_threads = 2
 offline = True
 word = "hello"
@@ -35,11 +33,6 @@ print("a line that is seen live")
 {body}
 """
 WRITES = 'Path(folder, "toy.csv").write_text(f"x\\n{word}\\n")'
-
-
-class Toy(params.Common):
-    word: str = "hello"
-    folder: str = ""
 
 
 def staged(outputs: Path) -> Path:
@@ -62,9 +55,8 @@ def write(root: Path, body: str = WRITES, text: str = NOTEBOOK) -> None:
 def install(root: Path, put_item, put_attribute) -> None:
     """Make the package see the project in `root` and its stage; `put_…` are monkeypatch's, or the plain ones."""
     stage = stages.Stage("toy", "Toy", (), lambda p, f: [root / "input.txt"], lambda p, f: [f / "toy.csv"])
-    put_item(params.SCHEMAS, "toy", Toy)
     put_item(stages.STAGES, "toy", stage)
-    for module in (runner, manifest, provenance, params):
+    for module in (runner, record, params):
         put_attribute(module, "project_root", lambda: root)
 
 

@@ -1,15 +1,86 @@
-"""Whose mean a mean is: weights by estimand, also after rows drop out; and a spread that is only rounding."""
+"""A run's scores joined, which of them are compared, whose mean a mean is, what is missing, and tests of clustered values."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from parliabench_utils.metrics.alignment_tests import anova as stratified_anova
-from parliabench_utils.metrics.table import METRIC_BY_NAME, is_rounding, settled
-from parliabench_utils.results.figures import category_changes
+from parliabench_utils.metrics.table import METRIC_BY_NAME, METRICS, is_rounding, settled
 from parliabench_utils.results.robustness import human_preference, worst_case
-from parliabench_utils.results.scores import cell_means, compared_rows, estimand_weights, normalise, summary
-from parliabench_utils.results.statistics import anova
+from parliabench_utils.results.scores import (
+    cell_means,
+    cluster_t_test,
+    compared_rows,
+    coverage,
+    estimand_weights,
+    fully_rated_prompts,
+    is_compared,
+    join_scores,
+    kept_prompts,
+    normalise,
+    summary,
+)
+from parliabench_utils.results.statistics import anova, category_changes
+from parliabench_utils.results.tables import coverage_display
+from tests.results.synthetic import SETS
+
+
+def test_join_keeps_every_speech_once(scores):
+    assert len(scores) == 18 * len(SETS)
+    assert not scores.duplicated(["prompt_id", "variant", "model", "type"]).any()
+    missing = scores["generated_speech"].isna()
+    assert missing.sum() == 2 and scores.loc[missing, [m.column for m in METRICS]].isna().all(axis=None)
+
+
+def test_a_missing_stage_is_named(run_folder, tmp_path):
+    with pytest.raises(FileNotFoundError, match="02_dataset"):
+        join_scores(tmp_path, SETS, "any")
+    with pytest.raises(FileNotFoundError, match="07_judge"):
+        join_scores(run_folder, SETS, "no-such-judge")
+
+
+def test_missing_rules(scores, run_folder):
+    kept = kept_prompts(run_folder)
+    complete, available = (is_compared(scores, kept, rule) for rule in ("complete", "available"))
+    assert scores.loc[complete, "prompt_id"].nunique() == 17 and available.sum() == 18 * 5 - 2
+    hole = scores.copy()
+    hole.loc[hole["prompt_id"].eq("p001") & hole["type"].eq("baseline"), "J_Coh"] = np.nan
+    assert "p001" not in fully_rated_prompts(hole) and "p002" in fully_rated_prompts(hole)
+    with pytest.raises(ValueError, match="complete"):
+        is_compared(scores, kept, "all")
+
+
+def test_normalised_metrics_point_up(scores):
+    for how in ("run", "fixed"):
+        values = normalise(scores, how)
+        assert values.max().max() <= 1 + 1e-9 and (values["PPL"].corr(scores["PPL"], method="spearman")) == pytest.approx(-1)
+    with pytest.raises(ValueError, match="normalisation"):
+        normalise(scores, "z")
+
+
+def test_a_metric_without_spread_has_no_normalised_value(scores):
+    assert normalise(scores.assign(GRUEN=0.5))["GRUEN"].isna().all()
+
+
+def four_rows(**columns) -> pd.DataFrame:
+    base = {metric.column: [1.0] * 4 for metric in METRICS}
+    base |= {"model": ["a"] * 4, "type": ["baseline"] * 4, "generated_speech": ["x", "x", "x", None]}
+    return pd.DataFrame(base | columns)
+
+
+def test_shares_are_of_the_speeches_that_exist():
+    found = coverage(four_rows(J_Coh=[np.nan, 1, 1, np.nan], **{"truncated PPL": [1, 1, 0, np.nan]})).set_index("metric")
+    assert (found["n"] == 3).all()
+    assert found.loc["J_Coh", ["missing", "kind"]].tolist() == [1, "judge"]
+    assert found.loc["PPL", ["missing", "truncated"]].tolist() == [0, 2]
+    assert np.isclose(found.loc["PPL", "truncated_share"], 2 / 3)
+    assert np.isnan(found.loc["Self-BLEU", "truncated"])
+
+
+def test_the_table_prints_both_shares():
+    table = coverage_display(coverage(four_rows(**{"truncated PPL": [1, 0, 0, 0]})), {"a": "A"}, ())
+    assert table.display.iloc[0].tolist()[:3] == ["A (B)", "3", "0.0% / 33.3%"]
+
 
 GRUEN = METRIC_BY_NAME["GRUEN"]
 
@@ -99,9 +170,9 @@ def test_rounding_is_no_spread_anywhere():
     assert not worst_case(data, [GRUEN])["sign_certain"].any()
     assert human_preference(data[data["type"] != "baseline"], [GRUEN])["preference"].tolist() == [0.5]
     groups = pd.Series(list("aaaabbbb"))
-    assert np.isnan(anova(pd.Series(third), groups).F) and np.isnan(anova(pd.Series(third), groups).H)
-    apart = anova(pd.Series(third + np.repeat([0, 1.0], 4)), groups)
-    assert np.isnan([apart.F, apart.p]).all() and apart.eta2 == pytest.approx(1) and apart.H > 0
+    alike, apart = (anova(pd.Series(third + np.repeat([0, shift], 4)), groups) for shift in (0.0, 1.0))
+    assert np.isnan([alike["F"], alike["H"], apart["F"], apart["p"]]).all()
+    assert apart["eta2"] == pytest.approx(1) and apart["H"] > 0
     assert np.isnan(stratified_anova(third, groups.to_numpy())).all()
     f, eta2 = stratified_anova(third + np.repeat([0, 1.0], 4), groups.to_numpy())
     assert np.isnan(f) and eta2 == pytest.approx(1)
@@ -113,3 +184,39 @@ def test_rounding_is_relative(scale):
     low, high = settled(np.array([0.3, 0.1 + 0.2]) * scale)
     assert low == high and settled(np.array([0.0, 0.0])).tolist() == [0, 0]
     assert np.isnan(settled(np.array([np.nan, scale]))[0])
+
+
+SIZES = {"equal": np.full(20, 5), "unequal": np.r_[np.full(12, 1), 3, 4, 5, 6, 8, 10, 12, 15]}
+
+
+def rejections(clusters: np.ndarray, weights: np.ndarray, correlation: float, runs: int, seed: int = 0) -> float:
+    """Share of null samples whose 95 % interval misses 0."""
+    rng, n = np.random.default_rng(seed), clusters.max() + 1
+    shared, own = rng.normal(size=(runs, n))[:, clusters], rng.normal(size=(runs, clusters.size))
+    values = np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * own
+    tests = [cluster_t_test(row, clusters, weights) for row in values]
+    assert all((test.p < 0.05) == (not test.low <= 0 <= test.high) for test in tests)
+    return float(np.mean([test.p < 0.05 for test in tests]))
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_intervals_of_twenty_clusters_cover(sizes, correlation):
+    clusters = np.repeat(np.arange(20), SIZES[sizes])
+    assert 0.03 <= rejections(clusters, np.ones(clusters.size), correlation, 1000) <= 0.08
+
+
+LIFTED = np.r_[np.full(9, 1.9), np.full(9, 0.1)]  # the case prompt_weights: nine prompts of a party that was lifted
+
+
+@pytest.mark.parametrize("weights", [LIFTED, np.random.default_rng(1).gamma(2, size=60), np.repeat([1, 0.2], [40, 20])])
+def test_weighted_tests_find_nothing_in_nothing(weights):
+    assert 0.03 <= rejections(np.arange(weights.size), weights, 0.0, 1000) <= 0.08
+
+
+@pytest.mark.parametrize("noisy", ["heavy", "light"])
+def test_weighted_tests_stand_unequal_variances(noisy):
+    rng, weights = np.random.default_rng(2), np.repeat([1.6, 0.4], 20)
+    spread = weights if noisy == "heavy" else 1 / weights
+    tests = [cluster_t_test(rng.normal(size=40) * spread, np.arange(40), weights).p < 0.05 for _ in range(1000)]
+    assert 0.03 <= np.mean(tests) <= 0.08
