@@ -216,16 +216,15 @@ extremes(alike, "Self-BLEU")
 
 # %%
 from parliabench_utils.metrics import gruen
-from parliabench_utils.metrics.gruen import CausalGrammar, MaskedGrammar, SentenceSimilarity, read_acceptability
 from parliabench_utils.models.embeddings import SentenceEncoder
 
 if p.grammar == "causal":
-    classifier = read_acceptability(this_run.stage_folder("02_dataset") / "shared")
-    judge_of_grammar = CausalGrammar(reader, tokenizer, fingerprint, classifier)
+    classifier = gruen.read_acceptability(this_run.stage_folder("02_dataset") / "shared")
+    judge_of_grammar = gruen.CausalGrammar(reader, tokenizer, fingerprint, classifier)
     print(f"the classifier tells real from damaged sentences of unseen speeches with an AUC of {classifier.auc:.2f}")
 else:
-    judge_of_grammar = MaskedGrammar(p.masked_model, p.acceptability_model)
-similarity = SentenceSimilarity(SentenceEncoder(p.sentence_encoder))
+    judge_of_grammar = gruen.MaskedGrammar(p.masked_model, p.acceptability_model)
+similarity = gruen.SentenceSimilarity(SentenceEncoder(p.sentence_encoder))
 signatures["GRUEN"] = gruen.signature(judge_of_grammar.signature, similarity.signature, p.gruen_parity)
 signatures["GRUEN"]
 
@@ -331,8 +330,10 @@ from parliabench_utils.metrics import moverscore
 mover, fixed = TokenEncoder(p.moverscore_encoder, p.moverscore_layer), rarity if p.moverscore_idf == "references" else None
 way = {"idf": p.moverscore_idf != "off", "over": p.moverscore_over, "cost": p.moverscore_cost}
 signatures["MoverScore"] = moverscore.signature(mover, **way, fixed_idf=fixed is not None)
+signatures["MoverScore"]
 
 
+# %%
 def move(job):
     own, chosen = job["generated_speech"].tolist(), [references[i] for i in job.index]
     return moverscore.moverscore(own, chosen, mover, **way, idf_texts=fixed, n_threads=p.n_threads)

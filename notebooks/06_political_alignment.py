@@ -72,8 +72,8 @@ if store.encoder != sentences.signature:
 pd.Series(store.counts("Party"), name="training speeches").sort_values(ascending=False).to_frame()
 
 # %% [markdown]
-# How near are the centroids to each other? All members speak the same parliamentary English, so the large parties'
-# cosines are close to 1; a party with few speeches stands apart for that alone. That is why a cosine by itself says
+# How near are the centroids to each other? All members speak the same parliamentary English, so the large parties
+# lie close together; a party with few speeches stands apart for that alone. That is why a cosine by itself says
 # little and we also keep the margin over the best other party.
 
 # %%
