@@ -91,12 +91,12 @@ print(example.generated_speech)
 # %% [markdown]
 # ## Perplexity: does a language model expect this text?
 #
-# Of a speech $s$ of $n$ tokens $w_i$ (section 4.1; the paper prints no formula),
+# For the words $w_1 \dots w_n$ of a speech $s$ (paper 4.1 (1), first metric):
 #
-# $$ \mathrm{PPL}(s) = \exp\Big(-\frac{1}{n}\sum_{i=1}^{n} \log p(w_i \mid w_{<i})\Big). $$
+# $$ \mathrm{PPL}(s) = \exp\Big(-\frac{1}{n} \sum_{i=1}^{n} \log p(w_i \mid w_{<i})\Big) $$
 #
-# A model that would have written the same gives a low value. It also gives a low value to repetition, so it never stands alone. The
-# signature says which model reads, and with which token a text starts: without one the first word would be scored from nothing.
+# A model that would have written the same gives a low value. It also gives a low value to repetition, so it never stands alone.
+# The signature says which model reads, and with which token a text starts: without one the first word would be scored from nothing.
 
 # %%
 from parliabench_utils.metrics import perplexity
@@ -135,12 +135,11 @@ table.round(1)
 # %% [markdown]
 # ## Distinct-n: how much is said twice?
 #
-# The share of n-grams that differ (section 4.1, "unique bigram proportions"; Li et al. 2016); Table 2 has $n = 2$:
+# The share of n-grams that differ (paper 4.1 (1), second metric; Table 2 has pairs of words):
 #
-# $$ \mathrm{Distinct}\text{-}n(s) = \frac{|\{\text{different } n\text{-grams of } s\}|}{|\{\text{all } n\text{-grams of } s\}|}. $$
+# $$ \mathrm{Dist}\text{-}n(s) = \frac{|\{\, g : g \text{ is an } n\text{-gram of } s \,\}|}{|s| - n + 1} $$
 #
-# One repeated phrase lowers it, and so does length: a long
-# speech must say "the hon. Member" again.
+# One repeated phrase lowers it, and so does length: a long speech must say "the hon. Member" again.
 
 # %%
 from parliabench_utils.metrics import distinct
@@ -163,12 +162,15 @@ extremes(speeches, "Dist-2")
 #
 # ## Self-BLEU: does a model say the same to everybody?
 #
-# BLEU of each speech $s$ against the other speeches of its group (section 4.1; Zhu et al. 2018). With $p_n$ the share of its
-# n-grams that one of them has too, each counted as often as there, $c$ its length and $r$ the nearest of theirs,
+# BLEU of each speech against the other speeches $G \setminus s$ of its group (paper 4.1 (1), third metric), from the share $p_n$ of
+# its n-grams $g$ that another speech has too, each counted as often as in the speech with most:
 #
-# $$ \mathrm{BLEU}(s) = \min\big(1, e^{1 - r / c}\big)\, \Big(\prod_{n=1}^{N} p_n\Big)^{1 / N}. $$
+# $$ \text{Self-BLEU}(s) = \mathrm{BLEU}(s, G \setminus s),
+#    \qquad \mathrm{BLEU} = \min\big(1, e^{1 - r/|s|}\big)\,\exp\Big(\frac{1}{N}\sum_{n=1}^{N} \log p_n\Big), $$
 #
-# 1 says that nothing is new, so lower is better. The paper
+# $$ p_n = \frac{\sum_g \min\big(c_s(g), \max_{r \in G \setminus s} c_r(g)\big)}{\sum_g c_s(g)} $$
+#
+# where $r$ in the exponent is the length nearest to that of $s$. One says that nothing is new, so lower is better. The paper
 # names variants under one prompt; where a prompt has one speech the group is all speeches of the model.
 #
 # The value grows with the size of the group, and it depends on what the others answer. The column that this notebook writes
@@ -181,14 +183,10 @@ from parliabench_utils.metrics import self_bleu
 self_bleu.require_variants(p.self_bleu_group, speeches.attrs["variants"])
 groups = self_bleu.GROUP_COLUMNS[p.self_bleu_group]
 speeches["Self-BLEU"] = per_job(
-    speeches, lambda job: self_bleu.self_bleu(job["generated_speech"].tolist(), job[groups].tolist(), p.self_bleu_n)
+    speeches,
+    lambda job: self_bleu.self_bleu(job["generated_speech"].tolist(), job[groups].tolist(), p.self_bleu_n),
 )
 signatures["Self-BLEU"] = self_bleu.signature(p.self_bleu_group, p.self_bleu_n)
-
-# %% [markdown]
-# Between jobs we compare what answers the same prompts:
-
-# %%
 same_prompts = self_bleu.comparable(speeches, p.self_bleu_group, p.self_bleu_n)
 alike = speeches.assign(**{"Self-BLEU": same_prompts})
 by_job(alike.dropna(subset="Self-BLEU"), ["Self-BLEU"])
@@ -205,28 +203,28 @@ extremes(alike, "Self-BLEU")
 #
 # ## GRUEN: grammar, redundancy, focus
 #
-# A sum of three parts, cut at 0 and 1 (section 4.1; Zhu and Bhat 2020),
+# A sum of three parts (paper 4.1 (2), Zhu and Bhat 2020): *grammar* from a language model's loss $\ell$ and the logit $a$ of a
+# classifier of acceptable sentences, means over a speech's sentences; *redundancy* for each sign that two of its $m$ sentences say
+# the same; *focus* for neighbours that have nothing to do with each other.
 #
-# $$ \mathrm{GRUEN} = \min\big(1, \max(0,\; g + r + f)\big), \qquad
-#    g = \max\Big(0,\; \frac{e^{-\ell / 2} + a}{8} + \frac{1}{2}\Big), $$
+# $$ \mathrm{GRUEN}(s) = \min\big(1, \max(0,\; G + R + F)\big), \qquad G = \max\Big(0, \frac{e^{-\ell/2} + a}{8} + \frac{1}{2}\Big) $$
 #
-# with $\ell$ the loss of a language model on the sentences and $a$ the logit of a classifier of acceptable ones. *Grammar* $g$
-# sees sentences alone. *Redundancy* $r$: minus 0.1 for each sign that two sentences say the same. *Focus* $f$: minus 0.1 for
-# neighbours that have nothing to do with each other. In the published code the last part never fires, and the second
-# grows with the square of a speech's length; ours takes a pair's average unless `gruen_parity` is set.
+# $$ R = -0.1 \sum_{i<j} \frac{\mathrm{signs}(i, j)}{m(m-1)/2}, \qquad F = -0.1 \sum_{i} \frac{[\cos(i, i+1) < 0.05]}{m - 1} $$
+#
+# In the published code the last part never fires, and the second is not divided, so that it grows with the square of a speech's
+# length; ours takes a pair's average unless `gruen_parity` is set.
 
 # %%
 from parliabench_utils.metrics import gruen
-from parliabench_utils.metrics.gruen import CausalGrammar, MaskedGrammar, SentenceSimilarity, read_acceptability
 from parliabench_utils.models.embeddings import SentenceEncoder
 
 if p.grammar == "causal":
-    classifier = read_acceptability(this_run.stage_folder("02_dataset") / "shared")
-    judge_of_grammar = CausalGrammar(reader, tokenizer, fingerprint, classifier)
+    classifier = gruen.read_acceptability(this_run.stage_folder("02_dataset") / "shared")
+    judge_of_grammar = gruen.CausalGrammar(reader, tokenizer, fingerprint, classifier)
     print(f"the classifier tells real from damaged sentences of unseen speeches with an AUC of {classifier.auc:.2f}")
 else:
-    judge_of_grammar = MaskedGrammar(p.masked_model, p.acceptability_model)
-similarity = SentenceSimilarity(SentenceEncoder(p.sentence_encoder))
+    judge_of_grammar = gruen.MaskedGrammar(p.masked_model, p.acceptability_model)
+similarity = gruen.SentenceSimilarity(SentenceEncoder(p.sentence_encoder))
 signatures["GRUEN"] = gruen.signature(judge_of_grammar.signature, similarity.signature, p.gruen_parity)
 signatures["GRUEN"]
 
@@ -245,9 +243,14 @@ loss, logit = judge_of_grammar(sentences)
 score = [gruen.grammar_score(*pair) for pair in zip(loss, logit, strict=True)]
 pd.DataFrame({"sentence": sentences, "loss": loss, "logit": logit, "grammar": score}).round(3)
 
+# %% [markdown]
+# The sum itself, for every speech:
+
 # %%
-parts = per_job(speeches, lambda job: gruen.gruen(job["generated_speech"].tolist(), judge_of_grammar, similarity, p.gruen_parity))
-speeches[gruen.COLUMNS] = parts
+texts = speeches["generated_speech"].tolist()
+speeches[gruen.COLUMNS] = per_job(
+    speeches, lambda job: gruen.gruen(job["generated_speech"].tolist(), judge_of_grammar, similarity, p.gruen_parity)
+)
 by_job(speeches, gruen.COLUMNS)
 
 # %% [markdown]
@@ -262,12 +265,6 @@ extremes(speeches, "GRUEN")
 #
 # ## BERTScore: what members said, piece by piece
 #
-# Each piece $x_i$ of a speech finds its most similar piece $y_j$ in a reference: precision; the other way round: recall; F1 joins
-# them (section 4.1; Zhang et al. 2020). Pieces are unit vectors of an encoder that has read the whole text:
-#
-# $$ P = \frac{1}{|x|} \sum_i \max_j x_i^\top y_j, \qquad R = \frac{1}{|y|} \sum_j \max_i x_i^\top y_j, \qquad
-#    F_1 = \frac{2 P R}{P + R}. $$
-#
 # The references are the corpus's speeches of the same context, chosen by the prompt alone and without its debate
 # and speaker: the same for every model and for the member who answered it.
 
@@ -279,19 +276,25 @@ this_run.note("speeches_by_references", {str(n): int(count) for n, count in coun
 print("speeches by number of references:", counts.to_dict())
 print("first reference of the first prompt:", references[0][0][:300] if references[0] else "none")
 
-# %%
-import numpy as np
+# %% [markdown]
+# Each piece $x_i$ of a speech finds its most similar piece $y_j$ in a reference: precision; the other way round: recall (paper 4.1
+# (2), Zhang et al. 2020). The vectors have length one; $u_i$ and $v_j$ are the pieces' weights, which sum to one:
+#
+# $$ P = \sum_i u_i \max_j x_i^\top y_j, \qquad R = \sum_j v_j \max_i x_i^\top y_j, \qquad F_1 = \frac{2PR}{P + R} $$
+#
+# Over several references each takes its highest value.
 
+# %%
 from parliabench_utils.metrics import bertscore
 from parliabench_utils.models.embeddings import TokenEncoder
 
 matcher = TokenEncoder(p.bertscore_encoder, p.bertscore_layer)
-texts = speeches["generated_speech"].tolist()
-settings = {"idf": p.bertscore_idf, "rescale": p.bertscore_rescale, "idf_texts": rarity}
-matched = ["BERTScore P", "BERTScore R", "BERTScore F1"]
-speeches[matched] = np.column_stack(bertscore.bertscore(texts, references, matcher, **settings))
-signatures |= dict.fromkeys(matched, bertscore.signature(matcher, p.bertscore_idf, p.bertscore_rescale))
-by_job(speeches, matched)
+weighing = {"idf": p.bertscore_idf, "rescale": p.bertscore_rescale, "idf_texts": rarity}
+scores = bertscore.bertscore(texts, references, matcher, **weighing)
+for column, values in zip(["BERTScore P", "BERTScore R", "BERTScore F1"], scores, strict=True):
+    speeches[column] = values
+    signatures[column] = bertscore.signature(matcher, p.bertscore_idf, p.bertscore_rescale)
+by_job(speeches, ["BERTScore P", "BERTScore R", "BERTScore F1"])
 
 # %% [markdown]
 # What is a high value? Every two English texts share many pieces. The speeches against the references of *another*
@@ -301,7 +304,7 @@ by_job(speeches, matched)
 ids, by_prompt = sorted(set(speeches["prompt_id"])), dict(zip(speeches["prompt_id"], references, strict=True))
 following = dict(zip(ids, ids[1:] + ids[:1], strict=True))
 others = [by_prompt[following[prompt]] for prompt in speeches["prompt_id"]]
-floor = bertscore.bertscore(texts, others, matcher, **settings)[2]
+floor = bertscore.bertscore(texts, others, matcher, **weighing)[2]
 print(f"F1 against the next prompt's references: {floor.mean():.3f}; its own: {speeches['BERTScore F1'].mean():.3f}")
 
 # %% [markdown]
@@ -313,28 +316,27 @@ extremes(speeches, "BERTScore F1")
 # %% [markdown]
 # ## MoverScore: how far the words have to travel
 #
-# The least total way that the pieces of a speech, weighted by their rarity $f$, must go to become those of a reference (section
-# 4.1; Zhao et al. 2019), with $d$ the distance of two pieces and $F$ a plan that moves all weight:
+# The least total way that the pieces of a speech, weighted by their rarity $u_i$, must go to become those of a reference with
+# weights $v_j$ (paper 4.1 (2), Zhao et al. 2019), and the mean over the references:
 #
-# $$ \mathrm{MoverScore} = \frac{1}{1 + W}, \qquad W = \min_{F \ge 0} \sum_{ij} F_{ij}\, d(x_i, y_j), \qquad
-#    \sum_j F_{ij} = f_{x_i}, \quad \sum_i F_{ij} = f_{y_j}; $$
+# $$ \mathrm{MoverScore} = \frac{1}{1 + \mathrm{EMD}}, \qquad
+#    \mathrm{EMD} = \min_{T \ge 0} \sum_{i,j} T_{ij} \lVert x_i - y_j \rVert, \quad \sum_j T_{ij} = u_i, \quad \sum_i T_{ij} = v_j $$
 #
-# the mean over the references. The way is an exact optimal transport.
+# The way is an exact optimal transport.
 
 # %%
 from parliabench_utils.metrics import moverscore
 
-mover = TokenEncoder(p.moverscore_encoder, p.moverscore_layer)
-fixed = rarity if p.moverscore_idf == "references" else None
-settings = {"idf": p.moverscore_idf != "off", "over": p.moverscore_over, "cost": p.moverscore_cost}
-signatures["MoverScore"] = moverscore.signature(mover, **settings, fixed_idf=fixed is not None)
+mover, fixed = TokenEncoder(p.moverscore_encoder, p.moverscore_layer), rarity if p.moverscore_idf == "references" else None
+way = {"idf": p.moverscore_idf != "off", "over": p.moverscore_over, "cost": p.moverscore_cost}
+signatures["MoverScore"] = moverscore.signature(mover, **way, fixed_idf=fixed is not None)
+signatures["MoverScore"]
 
 
 # %%
 def move(job):
-    texts_of = [references[i] for i in job.index]
-    options = settings | {"idf_texts": fixed, "n_threads": p.n_threads}
-    return moverscore.moverscore(job["generated_speech"].tolist(), texts_of, mover, **options)
+    own, chosen = job["generated_speech"].tolist(), [references[i] for i in job.index]
+    return moverscore.moverscore(own, chosen, mover, **way, idf_texts=fixed, n_threads=p.n_threads)
 
 
 speeches["MoverScore"] = per_job(speeches, move)
@@ -351,14 +353,9 @@ extremes(speeches, "MoverScore")
 # only a part:
 
 # %%
-cut = pd.DataFrame(
-    {
-        "PPL": speeches["n_words"] > p.max_words,
-        "GRUEN": gruen.truncated(texts, judge_of_grammar, p.gruen_parity),
-        "BERTScore": matcher.truncated(texts),
-        "MoverScore": mover.truncated(texts),
-    }
-)
+of_grammar = gruen.truncated(texts, judge_of_grammar, p.gruen_parity)
+seen = {"PPL": speeches["n_words"] > p.max_words, "GRUEN": of_grammar}
+cut = pd.DataFrame(seen | {"BERTScore": matcher.truncated(texts), "MoverScore": mover.truncated(texts)})
 speeches[[f"truncated {metric}" for metric in cut]] = cut.astype(int)
 speeches["n_truncated"] = cut.sum(axis=1)
 cut.groupby([speeches["model"], speeches["type"]], sort=False).mean().round(3)
@@ -401,13 +398,17 @@ rank_correlations(speeches, [*shown, "n_words"])[0].round(2)
 from parliabench_utils.metrics.speeches import correlations, write_scores
 from parliabench_utils.run.artefacts import write_csv
 
-columns = ["PPL", "Dist-1", "Dist-2", "Dist-3", "Dist-4", "Self-BLEU", *gruen.COLUMNS[:4], *matched, "MoverScore"]
+dist, parts = [f"Dist-{n}" for n in (1, 2, 3, 4)], gruen.COLUMNS[:-1]
+columns = ["PPL", *dist, "Self-BLEU", *parts, "BERTScore P", "BERTScore R", "BERTScore F1", "MoverScore"]
 columns += [name for name in signatures if name not in columns]
 columns += ["n_tokens", "n_truncated", *(f"truncated {metric}" for metric in cut)]
 read_by_08 = {"Self-BLEU": {"group": p.self_bleu_group, "max_n": p.self_bleu_n}}  # it is taken again among the compared speeches
 write_scores(this_run, speeches, columns, signatures | {"settings": read_by_08})
 if this_run.writes_summary:
     write_csv(this_run.stage_folder() / "summary/correlations.csv", correlations(speeches, [*shown, "n_words"]))
+
+# %% [markdown]
+# What the manifest keeps beside the files:
 
 # %%
 this_run.note("signatures", signatures)

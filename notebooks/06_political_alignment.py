@@ -50,11 +50,14 @@ p = this_run.params
 # %% [markdown]
 # ## Centroids: the average speech of a party
 #
-# An encoder turns each speech into a unit vector. A party's centroid is the direction of the mean of its *training*
-# speeches; the same for the orientations on the scale. 02 kept sums for each party, debate, speaker and topic, so that
-# we can take the debate and the speaker of a prompt out of the centroids that its speeches are scored against, exactly
-# and without embedding anything again. Members and models meet the same centroids: if the member's own words stayed in
-# for the models alone, their values would not compare.
+# An encoder turns each speech into a unit vector $e(s)$. A party's centroid is the direction of the mean of its *training*
+# speeches $S_p$; the same for the orientations on the scale:
+#
+# $$ c_p = \frac{\sum_{s \in S_p} e(s)}{\big\lVert \sum_{s \in S_p} e(s) \big\rVert}, \qquad \mathrm{sim}(s, c) = e(s)^\top c $$
+#
+# 02 kept sums for each party, debate, speaker and topic, so that we can take the debate and the speaker of a prompt out of the
+# centroids that its speeches are scored against, exactly and without embedding anything again. Members and models meet the same
+# centroids: if the member's own words stayed in for the models alone, their values would not compare.
 
 # %%
 import pandas as pd
@@ -69,8 +72,8 @@ if store.encoder != sentences.signature:
 pd.Series(store.counts("Party"), name="training speeches").sort_values(ascending=False).to_frame()
 
 # %% [markdown]
-# How near are the centroids to each other? All members speak the same parliamentary English, so the large parties'
-# cosines are close to 1; a party with few speeches stands apart for that alone. That is why a cosine by itself says
+# How near are the centroids to each other? All members speak the same parliamentary English, so the large parties
+# lie close together; a party with few speeches stands apart for that alone. That is why a cosine by itself says
 # little and we also keep the margin over the best other party.
 
 # %%
@@ -83,23 +86,18 @@ pd.DataFrame(directions @ directions.T, index=list(parties), columns=list(partie
 # %% [markdown]
 # ## The speeches, scored
 #
-# Section 4.1.1. Of the orientations $\mathcal{PO}$ with centroids $c_{po}$, a speech $s$ is nearest to
+# The nearest orientation $po^{*}$ of all, $\mathcal{PO}$, and how far it lies from the expected one, $po_e$, on the scale $\phi$:
 #
-# $$ po^{*} = \operatorname*{argmax}_{po \in \mathcal{PO}} \mathrm{sim}(s, c_{po}), \tag{1} $$
+# $$ po^{*} = \operatorname*{argmax}_{po \in \mathcal{PO}} \; \mathrm{sim}(s, c_{po}) \tag{1} $$
 #
-# and PSA takes off for its distance to the expected orientation $po_e$ on the scale $\phi$ from far-left to far-right:
+# $$ \mathrm{PSA}(s, po_e) = \mathrm{sim}(s, c_{po^{*}}) \cdot \max\Big(0,\; 1 - \frac{\Delta_\phi}{12}\Big),
+#    \qquad \Delta_\phi = |\phi(po_e) - \phi(po^{*})| \tag{2} $$
 #
-# $$ \mathrm{PSA}(s, po_e) = \mathrm{sim}(s, c_{po^{*}}) \cdot
-#    \max\Big(0,\; 1 - \frac{|\phi(po_e) - \phi(po^{*})|}{12}\Big). \tag{2} $$
+# $$ \text{Party Align}(s, p) = \mathrm{sim}(s, c_p) \tag{3} $$
 #
-# Party Align is the cosine to the centroid of the expected party $p$:
-#
-# $$ \mathrm{Party\ Align}(s, p) = \mathrm{sim}(s, c_p). \tag{3} $$
-#
-# `similarity` is the cosine to the *nearest* orientation (Eq. 1), `distance` that on the scale, `PSA` Eq. 2; it is undefined for
-# those without a place on the scale (Bishops, Crossbenchers, independents). `Party Align` is the cosine to the party's own centroid
-# (Eq. 3), `Party Align deranged` that to the next party's in the alphabet: a control. A party of which leaving out has left nobody
-# gives no value, to its member and to the models alike.
+# The columns `similarity` and `distance` are the two factors of Eq. 2. PSA is undefined for those without a place on the scale
+# (Bishops, Crossbenchers, independents). `Party Align deranged` is the cosine to the next party in the alphabet: a control. A party
+# of which leaving out has left nobody gives no value, to its member and to the models alike.
 
 # %%
 from parliabench_utils.metrics.alignment import COLUMNS, align
@@ -135,15 +133,18 @@ rank_correlations(speeches, ["PSA", "Party Align", "margin", "Party Align residu
 # %% [markdown]
 # ## The map
 #
-# Centroids of all training speeches, and speeches, in the two directions in which the centroids differ most. What
-# matters is whether the
-# speeches of a party lie around its centroid, or all in one cloud.
+# Centroids of all training speeches, and speeches, in the two directions in which the centroids differ most: the first two right
+# singular vectors of the centroids less their mean, each times the root of its number of speeches, so that small parties do not
+# draw the map.
 
 # %%
 centre = directions.mean(axis=0)
-weight = np.sqrt(np.array(list(store.counts("Party").values())))[:, None]  # small parties must not draw the map
+weight = np.sqrt(np.array(list(store.counts("Party").values())))[:, None]
 axes_of_map = np.linalg.svd((directions - centre) * weight, full_matrices=False)[2][:2]
 places, spots = (directions - centre) @ axes_of_map.T, (vectors - centre) @ axes_of_map.T
+
+# %% [markdown]
+# What matters is whether the speeches of a party lie around its centroid, or all in one cloud.
 
 # %%
 from matplotlib import pyplot as plt
@@ -177,11 +178,15 @@ boxes(speeches, ["PSA", "Party Align", "margin"]).show()
 # %% [markdown]
 # ## PSA above guessing?
 #
-# Orientations are unevenly spread, so a model that does not read at all already gets a good distance factor. Two such
-# guessers keep each speech's similarity, to the same centroids, and only guess its place: one always says the same
-# orientation, the best one of the whole scale for the prompts that were answered; the other draws one by its share of
-# the training speeches. Below, PSA and the guessers' expected PSA, with 95 % intervals over prompts. A model knows where
-# its party stands only if the last column lies above 0.
+# Orientations are unevenly spread, so a model that does not read at all already gets a good distance factor. Two such guessers keep
+# each speech's similarity, to the same centroids, and only guess its place: one always says the same orientation $o$, the best one
+# of the whole scale for the prompts that were answered; the other draws one by its share $q_o$ of the training speeches.
+#
+# $$ \mathrm{PSA}_o(s) = \mathrm{sim}(s, c_{po^{*}}) \cdot \Big(1 - \frac{|\phi(po_e) - \phi(o)|}{12}\Big), \qquad
+#    \mathrm{PSA}_q(s) = \sum_o q_o\, \mathrm{PSA}_o(s) $$
+#
+# Below, PSA and the guessers' expected PSA, with intervals over prompts. A model knows where its party stands only if the last
+# column lies above zero.
 
 # %%
 from parliabench_utils.metrics.alignment_tests import guess_rows, guessing
@@ -204,7 +209,7 @@ print(f"{above.sum()} of {len(above)} sets are above the better guesser: {', '.j
 # %% [markdown]
 # ## Does the metric measure politics?
 #
-# The paper's evidence is one analysis of variance: Party Align differs between parties, p < 0.001. That cannot settle
+# The paper's evidence is one analysis of variance (section 6): Party Align differs between parties. That cannot settle
 # the question, because party centroids differ in how central they are. A party whose centroid lies in the middle of
 # everything has high cosines, whoever speaks. So we test the metric on members' own speeches, whose party is known.
 # Every speech is scored against centroids made from *other* speeches, by cross-validation, in three ways of keeping
@@ -212,7 +217,7 @@ print(f"{above.sum()} of {len(above)} sets are above the better guesser: {', '.j
 # corpus the members are invented: the test then says how that corpus was written. Real days are the ones to judge by.)
 
 # %%
-from parliabench_utils.corpus.dataset import debate_id
+from parliabench_utils.corpus.dataset import debate_of
 from parliabench_utils.run.artefacts import read_jsonl
 
 folder = this_run.stage_folder("02_dataset")
@@ -221,7 +226,7 @@ office = pd.read_parquet(this_run.folder / "01_ingest/speeches.parquet", columns
 human = human.merge(office, on="speech_id", validate="one_to_one").sort_values("speech_id", ignore_index=True)
 wanted = p.validation_speeches if this_run.writes_summary else 300  # a job of one model makes a small test, and keeps none
 human = human.sample(min(wanted, len(human)), random_state=p.seed).sort_index(ignore_index=True)
-human["debate"] = [debate_id(*pair) for pair in zip(human["sitting_id"], human["Section"], strict=True)]
+human["debate"] = debate_of(human)
 print(f"{len(human)} human speeches, {human['debate'].nunique()} debates, {human['speaker_id'].nunique()} members")
 
 # %% [markdown]
@@ -237,9 +242,13 @@ telling = max(human["Speech"].str[:400], key=lambda text: len(text) - len(hide(t
 print(telling, hide(telling), sep="\n\nbecomes\n\n")
 
 # %% [markdown]
-# *Residual* takes away from every speech the mean of its House and topic before anything is compared: what is left is
-# how this party differs from the others who spoke there. `Party Align residual` in the score files is the same for
-# the models' speeches.
+# *Residual* takes away from every speech the mean $m$ of its House and topic before anything is compared: what is left,
+# $e(s) - m(s)$ brought to length one, is how this party differs from the others who spoke there. `Party Align residual` in the
+# score files is the same for the models' speeches. In every condition and split, balanced accuracy is a mean over parties, so that
+# the big ones do not rule it, and $F$ compares the spread of Party Align between $k$ parties with that within them, $n$ speeches in
+# all:
+#
+# $$ F = \frac{SS_{between} / (k - 1)}{SS_{within} / (n - k)}, \qquad \eta^2 = \frac{SS_{between}}{SS_{between} + SS_{within}} $$
 
 # %%
 from parliabench_utils.metrics.alignment_tests import conditions, evidence_figure, findings, overview, validate
@@ -249,12 +258,11 @@ validation = validate(controls, human, p.folds, p.shuffles, p.seed)
 overview(validation).set_index(["condition", "split"])
 
 # %% [markdown]
-# Accuracy is a mean over parties, so that the big ones do not rule it. `chance` is not one in so many parties: members
-# have habits, so invented parties of real members are found too where the same members are on both sides. It is what the
-# whole procedure, folds and centroids too, gives with members dealt to parties by lot, in that condition and split; in
-# brackets the range of 95 % of the deals. The brackets of the measures are the same test turned round: they hold chance
-# exactly where the deals do not reject it. `eta²` is the share of Party Align's spread that lies between parties, and
-# beside it the same for *wrong* centroids.
+# `chance` is not one in so many parties: members have habits, so invented parties of real members are found too where the same
+# members are on both sides. It is what the whole procedure, folds and centroids too, gives with members dealt to parties by lot, in
+# that condition and split; in brackets the range of nearly all deals. The brackets of the measures are the same test turned round:
+# they hold chance exactly where the deals do not reject it. `eta²` is the share of Party Align's spread that lies between parties,
+# and beside it the same for *wrong* centroids.
 
 # %%
 evidence_figure(validation)

@@ -7,11 +7,9 @@ kept apart.
 
 What is chance? Members have habits, and centroids of few members are poor: even odds (one in so many parties) are not what
 a metric without politics gives. So the whole procedure, folds and centroids too, is run again with members dealt to
-parties by lot, under each condition and split; its mean is that split's chance. The interval of a measure is the test
-turned round: the values from which what was found lies no further than lot falls from chance in 95 % of the deals. It
-holds chance exactly where the test does not reject, which without politics happens in 95 % of corpora, with any number of
-members. (Drawing members again while their centroids stay, or once more with them, does not: centroids of a few
-members drawn twice are worse than the true ones.)
+parties by lot, under each condition and split; its mean is that split's chance. The interval of a measure is the test turned
+round: it holds chance exactly where the test does not reject, which without politics happens in 95 % of corpora, with any number
+of members. (Drawing members again does not: centroids of a few members drawn twice are worse than the true ones.)
 
     controls = conditions(human, encoder.encode)
     table = validate(controls, human, folds=5, shuffles=200, seed=42)      # the columns of COLUMNS

@@ -1,8 +1,7 @@
 """MoverScore: how far a speech's pieces must move to become a reference's (paper 4.1 (2); Zhao et al. 2019).
 
-Used by notebook 05. Version 2 of the reference code: last layer of the encoder, idf weights, without punctuation and
-later pieces of words, score 1 / (1 + earth mover's distance). The distance is exact (POT, float64) on the pieces that
-carry mass.
+Used by notebook 05. Version 2 of the reference code: last layer of the encoder, idf weights, without punctuation and later pieces
+of words, score 1 / (1 + earth mover's distance). The distance is exact (POT, float64) on the pieces that carry mass.
 
     moverscore(["My Lords, I beg to move."], [["My Lords, I rise to move."]], "all-MiniLM-L6-v2")
 """

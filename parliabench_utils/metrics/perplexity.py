@@ -51,8 +51,7 @@ def load_language_model(name: str, precision: str = "fp32") -> tuple[Any, Any, s
 def start_token(tokenizer: Any) -> int | None:
     """The token that separates documents in pre-training: `<|endoftext|>` where there is one, else the tokeniser's BOS.
 
-    SmolLM2's own BOS opens a chat turn; after it the model expects a role, not a speech, so it would be the wrong
-    start.
+    SmolLM2's own BOS opens a chat turn; after it the model expects a role, not a speech, so it would be the wrong start.
     """
     separator = "<|endoftext|>"
     return tokenizer.convert_tokens_to_ids(separator) if separator in tokenizer.get_vocab() else tokenizer.bos_token_id

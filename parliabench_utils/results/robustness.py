@@ -171,18 +171,9 @@ def _one_metric(rows: pd.DataFrame, metric: Metric, estimand: str) -> list[dict]
     if not np.isnan(shifts).any():
         common |= {"converged": False, "note": "the same difference in every prompt: nothing to test"}
         return [common | {"term": term, "estimate": effect[1::2] @ shifts} for term, effect in terms.items()]
-    weights = pd.Series(estimand_weights(prompts, estimand, rows), index=prompts.index)
-    labels = known["prompt_id"]
-    beta, covariance, fit = _fit_cells(y, np.column_stack(cells).astype(float), labels.to_numpy(), labels.map(weights).to_numpy())
-    common |= fit
-    tested = [common | {"term": term} | _effect(effect, beta, covariance, fit["n_effective"]) for term, effect in terms.items()]
-    for row, shift in zip(tested[1:], shifts, strict=False):
-        if not np.isnan(shift):
-            row |= dict.fromkeys(("se", "statistic", "df_error", "p", "ci_low", "ci_high"), np.nan)
-    if len(models) == 1:
-        return tested
-    apart = effects[1:] - effects[0] if np.sum(~np.isnan(shifts)) < 2 else effects[:0]
-    return [*tested, common | {"term": "type x model"} | _joint(apart, beta, covariance, fit["n_effective"])]
+    weights = known["prompt_id"].map(pd.Series(estimand_weights(prompts, estimand, rows), index=prompts.index)).to_numpy()
+    found = _fit_cells(y, np.column_stack(cells).astype(float), known["prompt_id"].to_numpy(), weights, terms, np.isnan(shifts))
+    return [common | row for row in found]
 
 
 def _constant_shift(rows: pd.DataFrame, column: str, size: float) -> float:
@@ -192,44 +183,37 @@ def _constant_shift(rows: pd.DataFrame, column: str, size: float) -> float:
     return float(gaps.mean()) if gaps.size > 1 and is_rounding(np.ptp(gaps), size) else np.nan
 
 
-def _fit_cells(y: np.ndarray, x: np.ndarray, prompts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict]:
-    """Of y (n,), x (n, n_cells) of full rank, labels and weights (n,) of prompts: the cells' means without y's own and their robust
-    covariance; sds between prompts and within one (pooled), effective number of prompts."""
+def _fit_cells(
+    y: np.ndarray, x: np.ndarray, prompts: np.ndarray, weights: np.ndarray, terms: dict[str, np.ndarray], varies: np.ndarray
+) -> list[dict]:
+    """A row a contrast of `terms` (all models, then each) and one of them all, from y (n,), x (n, n_cells) of full rank, labels and
+    weights of prompts (n,), which are the units; a model that does not vary (n_models,) has an estimate and no test."""
     import statsmodels.api as sm
+    from scipy import stats
 
     scale, root = y.std(), np.sqrt(weights)  # statsmodels' own weights do not reach its correction for few prompts
     sharing = sm.cov_struct.Exchangeable()
     fit = sm.GEE((y - y.mean()) / scale * root, x * root[:, None], prompts, cov_struct=sharing).fit(cov_type="bias_reduced")
     rho, each = max(float(sharing.dep_params), 0.0), weights[np.unique(prompts, return_index=True)[1]]
-    row = {"sd_prompt": scale * np.sqrt(fit.scale * rho), "sd_residual": scale * np.sqrt(fit.scale * (1 - rho))}
-    row |= {"n_effective": float(each.sum() ** 2 / (each**2).sum()), "converged": bool(fit.converged)}
-    row["note"] = "" if rho > 0 else "prompts share nothing: their variance is 0"
-    return scale * np.asarray(fit.params), scale**2 * np.asarray(fit.cov_params()), row
-
-
-def _effect(contrast: np.ndarray, beta: np.ndarray, covariance: np.ndarray, n: float) -> dict[str, float]:
-    """t of one contrast, `n` prompts being the units."""
-    from scipy import stats
-
-    estimate, se = contrast @ beta, np.sqrt(max(contrast @ covariance @ contrast, 0.0))
-    found = {"estimate": estimate, "se": se, "df": 1, "df_error": n - 1}
-    if not se > 0:
-        return found
-    reach, t = stats.t.ppf(0.975, n - 1) * se, estimate / se
-    p = float(2 * stats.t.sf(abs(t), n - 1))
-    return found | {"statistic": t, "p": p, "ci_low": estimate - reach, "ci_high": estimate + reach}
-
-
-def _joint(contrasts: np.ndarray, beta: np.ndarray, covariance: np.ndarray, n: float) -> dict[str, float]:
-    """Hotelling's T squared of all contrasts as F; nothing where there are none, or no more prompts than contrasts."""
-    from scipy import stats
-
-    apart, q = contrasts @ beta, len(contrasts)
-    if q == 0 or n <= q:
-        return {"df": q} if q else {}
-    t2 = float(apart @ np.linalg.solve(contrasts @ covariance @ contrasts.T, apart))
-    f = t2 * (n - q) / ((n - 1) * q)
-    return {"statistic": f, "df": q, "df_error": n - q, "p": float(stats.f.sf(f, q, n - q))}
+    n = float(each.sum() ** 2 / (each**2).sum())
+    note = "" if rho > 0 else "prompts share nothing: their variance is 0"
+    common = {"n_effective": n, "converged": bool(fit.converged), "note": note}
+    common |= {"sd_prompt": scale * np.sqrt(fit.scale * rho), "sd_residual": scale * np.sqrt(fit.scale * (1 - rho))}
+    contrasts, tested = np.stack(list(terms.values())), np.append(True, varies)[: len(terms)]
+    se = scale * np.sqrt(np.diag(contrasts @ fit.cov_params() @ contrasts.T).clip(0))
+    se = np.where(tested & (se > 0), se, np.nan)
+    table = pd.DataFrame({"term": list(terms), "estimate": scale * contrasts @ fit.params, "se": se, "df": 1})
+    table["statistic"], reach = table["estimate"] / se, stats.t.ppf(0.975, n - 1) * se
+    table["df_error"] = np.where(tested, n - 1, np.nan)
+    table["p"] = 2 * stats.t.sf(table["statistic"].abs(), n - 1)
+    table["ci_low"], table["ci_high"] = table["estimate"] - reach, table["estimate"] + reach
+    rows, q = table.to_dict("records"), len(varies) - 1
+    if q:
+        rows.append({"term": "type x model"} | ({"df": q} if (~varies).sum() < 2 else {}))
+    if q and (~varies).sum() < 2 and n > q:  # Hotelling's T squared as F
+        f = float(fit.f_test(contrasts[2:] - contrasts[1]).fvalue) * (n - q) / (n - 1)
+        rows[-1] |= {"statistic": f, "df_error": n - q, "p": float(stats.f.sf(f, q, n - q))}
+    return [common | row for row in rows]
 
 
 CROSSED = "Party x House x Topic"

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from parliabench_utils.metrics.distinct import words
 from parliabench_utils.metrics.self_bleu import (
@@ -337,6 +338,13 @@ def test_balanced_effect_is_the_paired_difference():
     assert table.loc["fine-tuned: m1", "estimate"] == pytest.approx(gap["m1"])
     assert table.loc["fine-tuned", "p"] < 1e-6 and table.loc["type x model", "df"] == 1
     assert table.loc["fine-tuned", "df_error"] == 59 and table.loc["type x model", "df_error"] == 59
+    t, f = table["statistic"].iloc[:-1], table["statistic"].iloc[-1]
+    assert table["p"].to_numpy() == pytest.approx(np.append(2 * stats.t.sf(t.abs(), 59), stats.f.sf(f, 1, 59)))
+    assert (table["ci_high"] - table["ci_low"]).dropna().to_numpy() == pytest.approx(
+        2 * stats.t.ppf(0.975, 59) * table["se"].dropna()
+    )
+    wide = wide["fine-tuned"] - wide["baseline"]
+    assert f == pytest.approx(stats.ttest_1samp(wide["m1"] - wide["m0"], 0).statistic ** 2, rel=0.05)
 
 
 @pytest.mark.parametrize("estimand", ["corpus", "parties"])
