@@ -117,13 +117,7 @@ def seen_tokens(prompts: list[list[int]], free: list[int], device):
 
 
 def decode_batch(
-    model,
-    prompts: list[list[int]],
-    seeds: list[int],
-    sampling: Sampling,
-    max_new_tokens: int,
-    stop_ids: list[int],
-    pad_id: int,
+    model, prompts: list[list[int]], seeds: list[int], sampling: Sampling, max_new_tokens: int, stop_ids: list[int], pad_id: int
 ) -> list[tuple[list[int], str]]:
     """New token ids of each prompt and its finish reason, `stop` or `length`; the stop token itself is left out.
 

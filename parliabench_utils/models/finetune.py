@@ -84,12 +84,11 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A finished training: where the adapter is, and its log."""
+    """A finished training: where the adapter is, its log, and the step of the checkpoint from which it went on."""
 
     adapter: Path
     log: list[dict[str, Any]]
-    steps: int
-    resumed_from: int  # 0, or the checkpoint's step
+    resumed_from: int  # or 0
 
 
 def training_rows(folder: Path, settings: TrainingSettings, seed: int) -> tuple[list[dict], list[dict]]:
@@ -471,7 +470,7 @@ def train(
         write_jsonl(folder / "train_log.jsonl", log)
         (folder / "train_log.jsonl.partial").unlink(missing_ok=True)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    return TrainingResult(folder / "adapter", log, trainer.state.global_step, _step_of(checkpoint))
+    return TrainingResult(folder / "adapter", log, _step_of(checkpoint))
 
 
 def train_in_processes(name: str, settings: TrainingSettings, folder: Path, seed: int) -> int:
@@ -535,7 +534,7 @@ def finetune_model(name: str, settings: TrainingSettings, folder: Path, seed: in
     else:
         resumed = None if whole else train_in_processes(name, settings, folder, seed)
         log = read_jsonl(log_file)
-        result = TrainingResult(adapter, log, log[-1]["step"], log[-1]["step"] if whole else resumed)
+        result = TrainingResult(adapter, log, log[-1]["step"] if whole else resumed)
     facts = {
         "train.jsonl": f"sha256 {file_sha256(folder / '02_dataset/train.jsonl')}",
         "test.jsonl (held out)": f"sha256 {file_sha256(folder / '02_dataset/test.jsonl')}",

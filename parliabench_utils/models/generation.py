@@ -340,19 +340,6 @@ def parliamentary_share(text: str) -> float:
     return 100 * len(PARLIAMENTARY.findall(text)) / words if words else 0.0
 
 
-def _manner(rows: "pd.DataFrame", kept: list[str]) -> dict[str, float]:
-    rows = rows[rows["prompt_id"].isin(kept)]
-    lower, median, upper = rows["n_words"].quantile([0.25, 0.5, 0.75])
-    phrases = rows["generated_speech"].map(parliamentary_share).astype(float)
-    return {
-        "words, lower quartile": lower,
-        "words, median": median,
-        "words, upper quartile": upper,
-        "phrases of the Chamber per 100 words": phrases.mean(),
-        "speeches with one or more, share": (phrases > 0).mean(),
-    }
-
-
 def what_changed(speeches: "pd.DataFrame", human: "pd.DataFrame", kept: list[str]) -> "pd.DataFrame":
     """One row a model and measure, a column a type, and `human` where it can be said of members.
 
@@ -360,16 +347,25 @@ def what_changed(speeches: "pd.DataFrame", human: "pd.DataFrame", kept: list[str
     """
     import pandas as pd
 
-    own, frames = pd.Series(_manner(human, kept), name="human"), {}
+    def failures(rows: pd.DataFrame) -> dict[str, float]:
+        return {
+            "first attempt rejected, share": (rows["rejections"].str.len() > 0).mean(),
+            "never valid, share": rows["generated_speech"].isna().mean(),
+            "stopped by itself, share": (rows["finish_reason"] == "stop").mean(),
+        }
+
+    def manner(rows: pd.DataFrame) -> dict[str, float]:
+        rows = rows[rows["prompt_id"].isin(kept)]
+        phrases = rows["generated_speech"].map(parliamentary_share).astype(float)
+        quartiles = {"lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75}
+        return {f"words, {name}": rows["n_words"].quantile(share) for name, share in quartiles.items()} | {
+            "phrases of the Chamber per 100 words": phrases.mean(),
+            "speeches with one or more, share": (phrases > 0).mean(),
+        }
+
+    own, frames = pd.Series(manner(human), name="human"), {}
     for model, group in speeches.groupby("model", sort=False):
-        columns = {}
-        for kind, rows in group.groupby("type", sort=False):
-            failures = {
-                "first attempt rejected, share": float((rows["rejections"].str.len() > 0).mean()),
-                "never valid, share": float(rows["generated_speech"].isna().mean()),
-                "stopped by itself, share": float((rows["finish_reason"] == "stop").mean()),
-            }
-            columns[kind] = failures | _manner(rows, kept)
+        columns = {kind: failures(rows) | manner(rows) for kind, rows in group.groupby("type", sort=False)}
         frames[model] = pd.DataFrame(columns).join(own)
     return pd.concat(frames, names=["model", "measure"])
 

@@ -50,12 +50,8 @@ def load_base(spec: ModelSpec, precision: Precision):
             raise ImportError(f"model {spec.name!r} is 4-bit and needs bitsandbytes: pip install bitsandbytes")
         options["device_map"] = {"": default_device()}
         if not spec.prequantised:
-            options["quantization_config"] = BitsAndBytesConfig(
-                load_in_4bit=True,
-                bnb_4bit_quant_type="nf4",
-                bnb_4bit_use_double_quant=True,
-                bnb_4bit_compute_dtype=computing,
-            )
+            four_bits = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_compute_dtype": computing}
+            options["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, **four_bits)
     options |= {"attn_implementation": spec.attention, "use_safetensors": True, "trust_remote_code": False}  # a pickle can run code
     with quiet_loading():
         model = AutoModelForCausalLM.from_pretrained(**weights_location(spec), **options)
@@ -119,10 +115,7 @@ def _load_elsewhere(spec: ModelSpec, adapter: Path | str | None, purpose: Purpos
 
 
 def load_model(
-    name_or_spec: str | ModelSpec,
-    adapter: Path | str | None = None,
-    purpose: Purpose = "score",
-    precision: Precision | None = None,
+    name_or_spec: str | ModelSpec, adapter: Path | str | None = None, purpose: Purpose = "score", precision: Precision | None = None
 ) -> LoadedModel:
     """Load a model for scoring, generating or training; an adapter is merged in memory unless the weights stay 4-bit.
 

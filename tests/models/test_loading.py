@@ -1,16 +1,23 @@
-"""Model files, the packaged weights, adapters that belong to their base."""
+"""Model files, the packaged weights, adapters that belong to their base, folded attention, weights fetched and pinned."""
 
+import copy
 import hashlib
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
+import torch
 from pydantic import ValidationError
+from tiny import tiny_model
 
+from parliabench_utils.models import loading
 from parliabench_utils.models import specs as packaged
+from parliabench_utils.models.backends import Sampling, decode_batch
 from parliabench_utils.models.finetune import save_adapter
-from parliabench_utils.models.loading import check_adapter, keep_differentiable, load_model
+from parliabench_utils.models.loading import check_adapter, keep_differentiable, load_model, use_folded_attention
 from parliabench_utils.models.specs import load_tokenizer, read_model_spec, weights_identity, weights_location
+from tests.conftest import ROOT
 
 
 def write_spec(folder, **changes):
@@ -217,3 +224,69 @@ def test_4_bit_layers_stay_differentiable_after_an_evaluation():
 def test_an_unknown_precision_is_refused():
     with pytest.raises(ValueError, match="precision 'fp16' of 'smollm2-135m': expected fp32, bf16, nf4"):
         load_model("smollm2-135m", precision="fp16")
+
+
+PROMPTS = [[1, 5, 9], [1, 7], [1, 3, 4, 8, 11], [1], [1, 20, 21, 22]]
+
+
+@pytest.fixture(scope="module")
+def models():
+    stock = tiny_model(vocabulary=60)
+    folded = copy.deepcopy(stock)
+    use_folded_attention(folded)
+    return stock, folded
+
+
+@pytest.mark.parametrize("padding", [0, 2])
+def test_a_new_token_gets_the_stock_logits(models, padding):
+    ids = torch.tensor([[2] * padding + [1, 5, 9, 4], [1, 7, 8, 3] + [11] * padding])
+    mask = torch.ones_like(ids)
+    mask[0, :padding] = 0
+    after = []
+    for model in models:
+        with torch.no_grad():
+            cache = model(ids, attention_mask=mask, use_cache=True).past_key_values
+            grown = torch.cat([mask, mask.new_ones(2, 1)], dim=1)
+            new = torch.tensor([[6], [30]])
+            after.append(model(new, attention_mask=grown, past_key_values=cache).logits)
+    assert torch.allclose(*after, atol=1e-5)
+    assert models[1].config._attn_implementation == "folded"
+
+
+def test_rows_do_not_depend_on_their_batch(models):
+    _, folded = models
+    settings = {"sampling": Sampling(0.7, 0.85, 1.2), "max_new_tokens": 40, "stop_ids": [2], "pad_id": 2}
+    whole = decode_batch(folded, PROMPTS, list(range(5)), **settings)
+    assert [decode_batch(folded, [p], [i], **settings)[0] for i, p in enumerate(PROMPTS)] == whole
+    assert decode_batch(folded, PROMPTS[3:1:-1], [3, 2], **settings) == [whole[3], whole[2]]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "params", tmp_path / "params")
+    monkeypatch.setattr(loading, "project_root", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "flow-judge"])
+def test_a_fetched_checkpoint_is_pinned(project, monkeypatch, name):
+    import huggingface_hub
+
+    taken = {}
+    api = SimpleNamespace(model_info=lambda checkpoint, revision: SimpleNamespace(sha="abc123"))
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: api)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda checkpoint, **options: taken.update(options))
+    assert loading.fetch_model(name) == "abc123"
+    assert taken["revision"] == "abc123"
+    assert not any("bin" in pattern or "py" in pattern for pattern in taken["allow_patterns"])
+    (file,) = (project / "params").glob(f"*/{name}.yaml")
+    (line,) = [line for line in file.read_text().splitlines() if "revision:" in line]
+    assert "revision: abc123" in line
+    assert "#" in line, "the comment stays"
+
+
+def test_a_packaged_or_unknown_model_cannot_be_fetched(project):
+    with pytest.raises(ValueError, match="nothing to fetch"):
+        loading.fetch_model("smollm2-135m")
+    with pytest.raises(FileNotFoundError, match="known: "):
+        loading.fetch_model("llama-4")

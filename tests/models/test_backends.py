@@ -1,30 +1,128 @@
-"""Generation from an OpenAI-compatible server, without one: what is sent, what is made of the replies."""
+"""Sampling by row seeds, independent of batch, order and neighbours; OpenAI-compatible servers, without one; GGUF files."""
 
 import base64
 import json
 import traceback
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from importlib.util import find_spec
 
 import httpx
+import numpy as np
 import pytest
+import torch
+from tiny import tiny_model
 from transformers import GenerationConfig
 
 from parliabench_utils.metrics.judge import ServerEngine
 from parliabench_utils.metrics.judge_prompts import read_judge_spec
+from parliabench_utils.models import backends
 from parliabench_utils.models.backends import (
     KEYS,
+    GgufModel,
     Sampling,
     ServerModel,
     ServerStoppedError,
     _retry_after,
+    decode_batch,
+    draw,
     for_transformers,
+    gguf_file,
+    gumbel_noise,
+    penalise_seen,
     sampling_fields,
+    seen_tokens,
 )
 from parliabench_utils.models.loading import load_model
-from parliabench_utils.models.specs import read_model_spec
+from parliabench_utils.models.specs import file_sha256, load_tokenizer, read_model_spec
 
-SAMPLING = Sampling(0.7, 0.85, 1.2)
+SAMPLING = Sampling(temperature=0.7, top_p=0.85, repetition_penalty=1.2)
+PROMPTS = [[1, 5, 9], [1, 7], [1, 3, 4, 8, 11], [1], [1, 20, 21, 22], [1, 6, 6], [1, 2, 30]]
+SEEDS = [11, 12, 13, 14, 15, 16, 17]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model(vocabulary=60)
+
+
+def decode(model, which, sampling=SAMPLING, new=40):
+    prompts, seeds = [PROMPTS[i] for i in which], [SEEDS[i] for i in which]
+    return decode_batch(model, prompts, seeds, sampling, new, stop_ids=[2], pad_id=2)
+
+
+def test_batch_size_and_order_change_nothing(model):
+    whole = decode(model, range(7))
+    assert [decode(model, [i])[0] for i in range(7)] == whole
+    assert decode(model, [6, 2, 4]) == [whole[6], whole[2], whole[4]]
+    assert decode(model, range(7)) == whole
+
+
+def test_rows_stop_on_their_own_and_without_the_stop_token(model):
+    answers = decode(model, range(7), new=200)
+    assert {reason for _, reason in answers} <= {"stop", "length"}
+    assert any(reason == "stop" for _, reason in answers)
+    for ids, reason in answers:
+        assert 2 not in ids
+        assert len(ids) == 200 if reason == "length" else len(ids) < 200
+
+
+def test_another_seed_gives_another_text(model):
+    one = decode_batch(model, [[1, 5]], [1], SAMPLING, 30, [2], 2)
+    two = decode_batch(model, [[1, 5]], [2], SAMPLING, 30, [2], 2)
+    assert one != two
+
+
+def test_greedy_is_the_stock_greedy(model):
+    greedy = Sampling(temperature=0, top_p=1.0, repetition_penalty=1.0)
+    ours, _ = decode_batch(model, [[1, 5, 9]], [0], greedy, 20, [59], 2)[0]
+    ids = torch.tensor([[1, 5, 9]])
+    stock = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=20, eos_token_id=59)
+    assert ours == [t for t in stock[0, 3:].tolist() if t != 59]
+
+
+def test_draws_follow_the_distribution():
+    logits = torch.log(torch.tensor([[0.5, 0.3, 0.2]])).repeat(20_000, 1)
+    drawn = draw(logits, torch.arange(20_000), 0, Sampling(1.0, 1.0, 1.0))
+    shares = torch.bincount(drawn, minlength=3) / 20_000
+    assert torch.allclose(shares, torch.tensor([0.5, 0.3, 0.2]), atol=0.012)
+
+
+def test_top_p_keeps_the_smallest_set_that_holds_enough():
+    logits = torch.log(torch.tensor([[0.6, 0.3, 0.1]])).repeat(2000, 1)
+    assert set(draw(logits, torch.arange(2000), 3, Sampling(1.0, 0.5, 1.0)).tolist()) == {0}
+    assert set(draw(logits, torch.arange(2000), 3, Sampling(1.0, 0.85, 1.0)).tolist()) == {0, 1}
+
+
+def test_noise_is_standard_gumbel_and_the_same_on_every_call():
+    noise = gumbel_noise(torch.arange(500), 7, torch.arange(200).repeat(500, 1))
+    assert noise.shape == (500, 200)
+    assert abs(noise.mean().item() - 0.5772) < 0.02
+    assert abs(noise.var().item() - 1.645) < 0.05
+    assert torch.equal(noise[3:4, 5:6], gumbel_noise(torch.tensor([3]), 7, torch.tensor([[5]])))
+
+
+def test_penalty_pushes_seen_tokens_down_on_both_sides_of_zero():
+    logits = torch.tensor([[2.0, -2.0, 2.0], [2.0, -2.0, 2.0]])
+    seen = torch.tensor([[0, 1, 0], [2, 2, 2]])
+    assert penalise_seen(logits, seen, 2.0).tolist() == [[1.0, -4.0, 2.0], [2.0, -2.0, 1.0]]
+
+
+def test_padding_and_stop_tokens_do_not_count_as_seen():
+    assert seen_tokens([[5, 2, 6], [7]], [2], "cpu").tolist() == [[5, 6], [7, 7]]
+    with pytest.raises(ValueError, match="nothing but stop tokens"):
+        seen_tokens([[2]], [2], "cpu")
+
+
+def test_the_short_cuts_of_a_draw_change_no_probability():
+    """Against the definition: softmax at a temperature, the smallest set that holds top-p, Gumbel noise."""
+    torch.manual_seed(0)
+    logits, seeds = torch.randn(64, 300) * 4, torch.arange(64)
+    log_p = (logits.double() / 0.7).log_softmax(dim=-1)
+    ranked, ids = log_p.sort(dim=-1, descending=True)
+    ranked = ranked.masked_fill(ranked.exp().cumsum(dim=-1) - ranked.exp() >= 0.85, float("-inf"))
+    expected = ids.gather(1, (ranked + gumbel_noise(seeds, 5, ids)).argmax(dim=-1, keepdim=True)).squeeze(1)
+    assert torch.equal(draw(logits, seeds, 5, SAMPLING), expected)
 
 
 def served(handler) -> ServerModel:
@@ -246,3 +344,89 @@ def test_a_server_can_only_generate():
     spec = spec.model_copy(update={"sha256": None})
     with pytest.raises(ValueError, match=r"server \(http://server/v1\); it can neither be trained nor score"):
         load_model(spec, purpose="score")
+
+
+STOP = 9
+
+
+class FakeLlama:
+    """Ten tokens; the logits depend on the last token only. It takes the likeliest token after the logits processors."""
+
+    def tokenize(self, text, add_bos, special):
+        return [STOP] if text == b"<|im_end|>" else [1, 2]
+
+    def generate(self, tokens, temp, repeat_penalty, logits_processor):
+        assert (temp, repeat_penalty) == (0.0, 1.0), "the draws are ours"
+        ids = list(tokens)
+        while True:
+            logits = np.random.default_rng(ids[-1]).normal(size=10).astype(np.float32)
+            for process in logits_processor:
+                logits = process(np.array(ids), logits)
+            ids.append(int(logits.argmax()))
+            yield ids[-1]
+
+    def detokenize(self, tokens, special):
+        return " ".join(map(str, tokens)).encode()
+
+
+def speak(prompts, seeds, most=30):
+    return GgufModel(None, llama=FakeLlama()).complete(prompts, seeds, SAMPLING, most, ["<|im_end|>", "<|endoftext|>"])
+
+
+def test_rows_depend_on_their_own_seed_alone():
+    both = speak([[1, 2], [3]], [11, 12])
+    assert both == speak([[1, 2]], [11]) + speak([[3]], [12])
+    assert both[0] != speak([[1, 2]], [13])[0]
+    for text, reason in both:
+        assert str(STOP) not in text.split()
+        assert reason in ("stop", "length")
+
+
+def test_it_ends_at_the_limit():
+    text, reason = speak([[1]], [2], most=1)[0]
+    assert len(text.split()) <= 1 and reason in ("stop", "length")
+    with pytest.raises(ValueError, match="exceed"):
+        GgufModel(None, context=8, llama=FakeLlama()).complete([[1] * 6], [1], SAMPLING, 5, [])
+
+
+def test_without_llama_cpp_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(backends, "find_spec", lambda name: None)
+    loaded = load_model("smollm2-135m-gguf", purpose="generate")
+    assert "gguf" in loaded.fingerprint
+    with pytest.raises(ImportError, match="pip install llama-cpp-python"):
+        loaded.model.complete([[1]], [1], SAMPLING, 5, ["<|im_end|>"])
+
+
+def test_a_gguf_file_neither_trains_nor_takes_an_adapter(tmp_path):
+    with pytest.raises(ValueError, match=r"llama\.cpp; it can neither"):
+        load_model("smollm2-135m-gguf", purpose="score")
+    with pytest.raises(ValueError, match="leave fine-tuned out"):
+        load_model("smollm2-135m-gguf", adapter=tmp_path, purpose="generate")
+    with pytest.raises(FileNotFoundError, match="not a GGUF file"):
+        gguf_file(read_model_spec("smollm2-135m-gguf").model_copy(update={"path": "no/such.gguf"}))
+
+
+def test_a_declared_sha256_of_a_file_is_checked(tmp_path):
+    (tmp_path / "x.gguf").write_bytes(b"GGUF")
+    spec = read_model_spec("smollm2-135m-gguf").model_copy(update={"path": str(tmp_path / "x.gguf")})
+    with pytest.raises(ValueError, match="sha256 is b179c9523d0e"):
+        gguf_file(spec)
+    digest = file_sha256(tmp_path / "x.gguf")
+    assert gguf_file(spec.model_copy(update={"sha256": digest})) == tmp_path / "x.gguf"
+    with pytest.raises(ValueError, match="sha256"):
+        gguf_file(spec.model_copy(update={"path": None, "sha256": "0" * 64}))
+
+
+def test_its_tokenizer_is_the_packaged_one():
+    ours, packaged = load_tokenizer("smollm2-135m-gguf"), load_tokenizer("smollm2-135m")
+    assert ours("My Lords, in 2022")["input_ids"] == packaged("My Lords, in 2022")["input_ids"]
+
+
+def test_the_real_file_speaks():
+    if find_spec("llama_cpp") is None:
+        pytest.skip("llama-cpp-python is not installed")
+    loaded = load_model("smollm2-135m-gguf", purpose="generate")
+    ids = loaded.tokenizer("My Lords, I")["input_ids"]
+    first = loaded.model.complete([ids, ids], [1, 2], SAMPLING, 12, loaded.spec.stop)
+    assert first[0] != first[1]
+    assert loaded.model.complete([ids], [2], SAMPLING, 12, loaded.spec.stop) == first[1:]
