@@ -23,8 +23,7 @@ from parliabench_utils.corpus.cleaning import plain_quotes, procedural_rule
 from parliabench_utils.corpus.overview import by_paper_keys, party_table
 from parliabench_utils.corpus.people import PRESIDING, UK_HOUSES
 from parliabench_utils.corpus.tei import SEVERAL_SPEAKERS
-from parliabench_utils.models.specs import file_sha256
-from parliabench_utils.run.artefacts import markdown_table, markdown_text, write_text
+from parliabench_utils.run.artefacts import file_sha256, markdown_table, markdown_text, write_text
 from parliabench_utils.run.record import row_count
 
 _UNUSUAL = re.compile("[^\x00-\x7f—–…£€½éèêáíóöüçñ]")

@@ -28,8 +28,7 @@ from urllib.error import HTTPError
 from urllib.parse import urljoin, urlsplit
 from urllib.request import Request, urlopen
 
-from parliabench_utils.models.specs import file_sha256
-from parliabench_utils.run.artefacts import write_json, write_text
+from parliabench_utils.run.artefacts import file_sha256, write_json, write_text
 from parliabench_utils.run.notebook import progress
 from parliabench_utils.run.project import project_root
 

@@ -363,7 +363,7 @@ class TransformersTopics:
     @cached_property
     def signature(self) -> str:
         """The model, its weights and labels, and the rule."""
-        from parliabench_utils.models.specs import file_sha256
+        from parliabench_utils.run.artefacts import file_sha256
 
         config = self._loaded[1].config
         weights = Path(self.model) / "model.safetensors"

@@ -40,8 +40,8 @@ from parliabench_utils.models.embeddings import (
     read_batches,
     weights_fingerprint,
 )
-from parliabench_utils.models.specs import default_device, file_sha256
-from parliabench_utils.run.artefacts import whole_file, write_json
+from parliabench_utils.models.specs import default_device
+from parliabench_utils.run.artefacts import file_sha256, whole_file, write_json
 
 Grammar = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # sentences -> model's loss, acceptability logit
 Similarity = Callable[[Sequence[tuple[str, str]]], np.ndarray]  # sentence pairs -> cosine in [-1, 1]

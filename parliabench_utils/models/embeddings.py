@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from parliabench_utils.models.specs import default_device, file_sha256, folder_sha256, quiet_loading
+from parliabench_utils.models.specs import default_device, folder_sha256, quiet_loading
+from parliabench_utils.run.artefacts import file_sha256
 from parliabench_utils.run.project import cache_folder
 
 # name -> package, folder in it, sha256 of model.safetensors

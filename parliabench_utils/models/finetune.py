@@ -32,13 +32,20 @@ from parliabench_utils.models.specs import (
     ModelSpec,
     computing_type,
     default_device,
-    file_sha256,
     load_tokenizer,
     read_model_spec,
     running_precision,
     weights_location,
 )
-from parliabench_utils.run.artefacts import markdown_table, markdown_text, read_jsonl, write_json, write_jsonl, write_text
+from parliabench_utils.run.artefacts import (
+    file_sha256,
+    markdown_table,
+    markdown_text,
+    read_jsonl,
+    write_json,
+    write_jsonl,
+    write_text,
+)
 from parliabench_utils.run.record import row_seed
 
 

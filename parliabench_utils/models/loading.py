@@ -25,7 +25,6 @@ from parliabench_utils.models.specs import (
     computing_type,
     current_sha256,
     default_device,
-    file_sha256,
     load_tokenizer,
     quiet_loading,
     refuse_unchecked,
@@ -33,7 +32,7 @@ from parliabench_utils.models.specs import (
     weights_identity,
     weights_location,
 )
-from parliabench_utils.run.artefacts import write_text
+from parliabench_utils.run.artefacts import file_sha256, write_text
 from parliabench_utils.run.params import read_given_text, read_yaml
 from parliabench_utils.run.project import project_root
 

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from parliabench_utils.run.artefacts import write_json
+from parliabench_utils.run.artefacts import file_sha256, write_json
 from parliabench_utils.run.params import read_yaml
 from parliabench_utils.run.project import cache_folder, project_root, public_url
 
@@ -33,12 +33,6 @@ Precision = Literal["fp32", "bf16", "nf4"]
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 Purpose = Literal["score", "generate", "train"]
 Specification = TypeVar("Specification", bound=BaseModel)
-
-
-def file_sha256(path: Path) -> str:
-    """Hex sha256 of a file."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @lru_cache(maxsize=256)

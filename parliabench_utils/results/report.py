@@ -349,9 +349,10 @@ def _score(value: float) -> str:
 
 def _choices(rows: pd.DataFrame, names: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
     """Values and printed names of each filter, in the order in which the run has them or in that of the alphabet."""
-    values = {key.lower(): sorted(set(rows[key])) for key in ("Party", "Topic", "House")} | {"type": dict.fromkeys(rows["type"])}
-    models = [(model, names[model]) for model in dict.fromkeys(rows["model"])]
-    return {key: [(value, value) for value in found] for key, found in values.items()} | {"model": models}
+    found = {key.lower(): sorted(set(rows[key])) for key in ("Party", "Topic", "House")}
+    choices = {key: [(value, value) for value in values] for key, values in found.items()}
+    choices["model"] = [(model, names[model]) for model in dict.fromkeys(rows["model"])]
+    return choices | {"type": [(kind, kind) for kind in dict.fromkeys(rows["type"])]}
 
 
 def _extremes(speeches: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ are written. Code that needs the real path or password still has it.
 {'corpus': 'data/ParlaMint-GB'}
 """
 
+import hashlib
 import json
 import math
 import os
@@ -273,6 +274,12 @@ def _complete_rows(partial: Path) -> list[Row]:
         with partial.open("r+b") as file:
             file.truncate(len(complete))
     return read_jsonl(partial)
+
+
+def file_sha256(path: Path) -> str:
+    """Hex sha256 of a file."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_finished(path: Path) -> bool:

@@ -29,7 +29,16 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from parliabench_utils.run.artefacts import Scrubber, is_finished, read_json, read_jsonl, scrub, without_credentials, write_json
+from parliabench_utils.run.artefacts import (
+    Scrubber,
+    file_sha256,
+    is_finished,
+    read_json,
+    read_jsonl,
+    scrub,
+    without_credentials,
+    write_json,
+)
 from parliabench_utils.run.params import Parameters, notebook_path
 from parliabench_utils.run.project import outputs_root, project_root
 from parliabench_utils.run.stages import IMPORT, JOB_KEYS, job_name, maker, shard_numbers, stage_of
@@ -52,20 +61,17 @@ def file_hash(path: Path, known: dict[Path, str] | None = None) -> str:
     nothing at `path`.
     """
     known = {} if known is None else known
-    if path in known:
-        return known[path]
-    digest = hashlib.sha256()
-    if path.is_dir():
-        for file in finished_files(path):
-            digest.update(f"{file.relative_to(path).as_posix()}\0{file_hash(file, known)}\n".encode())
-    elif path.suffix == ".jsonl":
-        rows = [{k: v for k, v in row.items() if k != WALL_CLOCK} for row in read_jsonl(path)]
-        digest.update(json.dumps(rows, sort_keys=True, ensure_ascii=False).encode())
-    else:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256")
-    known[path] = digest.hexdigest()
+    if path not in known:
+        known[path] = file_sha256(path) if path.is_file() and path.suffix != ".jsonl" else _content_hash(path, known)
     return known[path]
+
+
+def _content_hash(path: Path, known: dict[Path, str]) -> str:
+    if path.is_dir():
+        named = [f"{file.relative_to(path).as_posix()}\0{file_hash(file, known)}\n" for file in finished_files(path)]
+        return hashlib.sha256("".join(named).encode()).hexdigest()
+    rows = [{k: v for k, v in row.items() if k != WALL_CLOCK} for row in read_jsonl(path)]
+    return hashlib.sha256(json.dumps(rows, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def finished_files(path: Path) -> list[Path]:
@@ -392,7 +398,7 @@ def vouch_for_import(folder: Path, source: Path) -> None:
     written = [path for path in finished_files(folder) if path.parent.name != "manifests"]
     outputs = describe(written, folder, rows=True)
     record = {"stage": IMPORT, "job": IMPORT, "status": "done", "outputs": outputs, "environment": environment()}
-    read = {source.name: hashlib.sha256(source.read_bytes()).hexdigest()}
+    read = {source.name: file_sha256(source)}
     write_json(manifest_path(folder, IMPORT), scrub(record | {"inputs": read}))
 
 

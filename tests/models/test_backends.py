@@ -34,7 +34,8 @@ from parliabench_utils.models.backends import (
     seen_tokens,
 )
 from parliabench_utils.models.loading import load_model
-from parliabench_utils.models.specs import file_sha256, load_tokenizer, read_model_spec
+from parliabench_utils.models.specs import load_tokenizer, read_model_spec
+from parliabench_utils.run.artefacts import file_sha256
 
 SAMPLING = Sampling(temperature=0.7, top_p=0.85, repetition_penalty=1.2)
 PROMPTS = [[1, 5, 9], [1, 7], [1, 3, 4, 8, 11], [1], [1, 20, 21, 22], [1, 6, 6], [1, 2, 30]]

@@ -33,8 +33,8 @@ from parliabench_utils.models.finetune import (
 )
 from parliabench_utils.models.loading import load_model
 from parliabench_utils.models.prompting import Example
-from parliabench_utils.models.specs import file_sha256, load_tokenizer, read_model_spec
-from parliabench_utils.run.artefacts import read_jsonl, write_jsonl
+from parliabench_utils.models.specs import load_tokenizer, read_model_spec
+from parliabench_utils.run.artefacts import file_sha256, read_jsonl, write_jsonl
 
 SETTINGS = TrainingSettings(
     backend="peft",
