@@ -132,6 +132,9 @@ def heatmap(
         values.astype(float), ax=axes, cmap=palette, vmin=low, vmax=high if high > low else low + 1e-9, cbar=False,
         linewidths=1.5, linecolor="white", xticklabels=names, yticklabels=list(values.index), **shown,
     )  # fmt: skip
+    cells = axes.collections[0].get_facecolors()[values.notna().to_numpy().ravel()]
+    for text, cell in zip(axes.texts, cells, strict=True):  # seaborn's own limit, 0.408, leaves white words on rather light cells
+        text.set_color(INK if seaborn.utils.relative_luminance(cell) > 0.3 else "white")
     for row, column in np.argwhere(values.isna().to_numpy()):
         axes.text(column + 0.5, row + 0.5, "—", ha="center", va="center", fontsize=SMALL + 0.3)
     axes.tick_params(length=0)
