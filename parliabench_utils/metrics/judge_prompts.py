@@ -1,16 +1,12 @@
-"""What a judge is asked: its file in `params/judges/`, and the six prompts for one speech (paper section 10).
+"""What a judge is asked about a speech, and what counts as its answer (paper section 10).
 
-Used by notebook 07 and by `annotate`, which gives people the same rubric. The speech and its context are data: markup in them
-is escaped, so that a speech cannot close its own frame, write a verdict or open a new section.
+Used by notebook 07 and by `annotate`, which gives people the same rubric. The speech and its context are data: markup in them is
+escaped, so that a speech cannot close its own frame, write a verdict or open a new section. Of a reply, thoughts are no verdict, the
+last verdict counts, and what has two readings is missing, never a number. (The paper gives missing values -1, section 10.8.1;
+averaged, that would lower a mean, so here a failure has the score None and its reason stays in `status`.)
 
-    spec = read_judge_spec("flow-judge")
-    for prompt in judge_prompts(spec, speech, points=10):
+    for prompt in judge_prompts(read_judge_spec("flow-judge"), speech, points=10):
         print(prompt.dimension, prompt.text)
-
-Read a judge's reply: thoughts are no verdict, the last verdict counts, and what has two readings is missing, never a number.
-
-Notebook 07. The paper gives missing values the score -1 (section 10.8.1); averaged, that would lower a mean, so here a
-failure has the score None and its reason stays in `status`.
 
 >>> parse_judgement("<feedback>Clear.</feedback><score>8</score>")
 Judgement(score=8.0, status='ok', feedback='Clear.')
@@ -133,7 +129,8 @@ def judge_prompts(spec: JudgeSpec, speech: dict, points: int = 10, reverse: bool
     KeyError where the speech lacks a context field.
     """
     style = _flow if spec.style == "flow" else _speech_first
-    return [style(spec, name, speech, rubric_lines(spec, name, points, reverse)) for name in spec.dimensions]
+    rubrics = {name: rubric_lines(spec, name, points, reverse) for name in spec.dimensions}
+    return [JudgePrompt(name, *style(spec.dimensions[name], speech, rubric)) for name, rubric in rubrics.items()]
 
 
 def as_data(text: str) -> str:
@@ -157,37 +154,23 @@ def rubric_lines(spec: JudgeSpec, name: str, points: int, reverse: bool = False)
     return [(str(n) if width == 1 else f"{n}-{n + width - 1}", line) for n, line in zip(firsts, lines, strict=True)]
 
 
-def _tag(field: str) -> str:
-    return field.lower().replace(" ", "_")
-
-
-def _flow(spec: JudgeSpec, name: str, speech: dict, rubric: list[tuple[str, str]]) -> JudgePrompt:
+def _flow(dimension: Dimension, speech: dict, rubric: list[tuple[str, str]]) -> tuple[str, str]:
     """Flow-Judge's sections, order and tags. What all six dimensions share ends before the inputs, which differ."""
-    dimension = spec.dimensions[name]
-    inputs = "\n".join(f"<{_tag(f)}>\n{as_data(str(speech[f]))}\n</{_tag(f)}>" for f in dimension.context)
+    tags = {field: field.lower().replace(" ", "_") for field in dimension.context}
+    inputs = "\n".join(f"<{tag}>\n{as_data(str(speech[field]))}\n</{tag}>" for field, tag in tags.items())
+    scale = "\n".join(f"- Score {label}: {line}" for label, line in rubric)
+    said = {"speech": as_data(speech["generated_speech"]), "high": rubric[-1][0].rpartition("-")[2]}
     shared, own = FLOW.split("{inputs}")
-    own = own.format(
-        speech=as_data(speech["generated_speech"]),
-        criteria=dimension.criteria,
-        rubric="\n".join(f"- Score {label}: {line}" for label, line in rubric),
-        high=_highest(rubric),
-    )
-    return JudgePrompt(name, shared, inputs + own)
+    return shared, inputs + own.format(criteria=dimension.criteria, rubric=scale, **said)
 
 
-def _speech_first(spec: JudgeSpec, name: str, speech: dict, rubric: list[tuple[str, str]]) -> JudgePrompt:
+def _speech_first(dimension: Dimension, speech: dict, rubric: list[tuple[str, str]]) -> tuple[str, str]:
     """The speech first, then what the dimension asks: the prefix is one for all six."""
-    dimension = spec.dimensions[name]
-    house = as_data(speech["House"])
+    house, high = as_data(speech["House"]), rubric[-1][0].rpartition("-")[2]
     shared = f"<speech>\n{as_data(speech['generated_speech'])}\n</speech>\nThis speech was given in the {house}.\n"
     context = "".join(f"{f.capitalize()}: {as_data(str(speech[f]))}\n" for f in dimension.context)
     scale = "\n".join(f"{label}: {line}" for label, line in rubric)
-    own = f"{context}{dimension.criteria}\n{scale}\nGive a score from 1 to {_highest(rubric)} and nothing else."
-    return JudgePrompt(name, shared, own)
-
-
-def _highest(rubric: list[tuple[str, str]]) -> str:
-    return rubric[-1][0].rpartition("-")[2]
+    return shared, f"{context}{dimension.criteria}\n{scale}\nGive a score from 1 to {high} and nothing else."
 
 
 FLOW = """# GOAL
@@ -369,7 +352,8 @@ def _spoken_judgement(text: str, scale: tuple[int, int], cut: bool) -> Judgement
     if reading.score is not None and any(r.score not in (None, reading.score) for r in elsewhere):
         return Judgement(None, "ambiguous", feedback)
     if not verdicts:
-        feedback = _json_reasons(text) or feedback or text[reading.end :].strip()
+        reasons = [r for _, _, value in _objects(text) for r in _outermost(value, REASON_KEYS) if isinstance(r, str)]
+        feedback = (reasons[0].strip() if reasons else "") or feedback or text[reading.end :].strip()
     return Judgement(reading.score, reading.status, feedback)
 
 
@@ -546,12 +530,6 @@ def _outermost(value: Any, keys: tuple[str, ...]) -> list[Any]:
             return said
         level = [v for _, v in named] + [v for part in level if isinstance(part, list) for v in part]
     return []
-
-
-def _json_reasons(text: str) -> str:
-    """The reasons in a reply's JSON, or nothing."""
-    reasons = [r for _, _, value in _objects(text) for r in _outermost(value, REASON_KEYS) if isinstance(r, str)]
-    return reasons[0].strip() if reasons else ""
 
 
 def _read_number(body: str, scale: tuple[int, int]) -> tuple[float | None, str]:
