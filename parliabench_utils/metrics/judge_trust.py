@@ -266,19 +266,14 @@ def length_slope(frame: pd.DataFrame) -> tuple[float, float, float, int]:
 
 
 SPEECH = ["model", "type", "prompt_id", "variant"]
-
-
+WORDS = ("passed", "failed", "undecided")
 NARROW = 0.05  # a spread below this share of the scale is next to a constant
-
-
 LENGTH = "points per 100 words, set and prompt fixed"
-
-
+ALPHA = f"{AGAIN}: alpha"
+ENOUGH = dict.fromkeys((f"{REVERSED}: Kendall's tau", "second judge: ICC(A,1)", ALPHA), 0.5)
 # Shares of the scale for 100 words: a judge that surely pays more than the first rewards length, one that surely pays less than
 # the second does not (an equivalence bound); between them there are too few speeches to tell.
 PAYS, BLIND = 0.025, 0.1
-
-
 # check -> what a sound judge has
 SOUND = {
     "mean score": "",
@@ -299,13 +294,9 @@ SOUND = {
 
 
 def trust_measures(
-    frame: pd.DataFrame,
-    speeches: dict[tuple[str, str], list[Row]],
-    asked: pd.DataFrame,
-    second: pd.DataFrame,
-    points: int,
+    frame: pd.DataFrame, speeches: dict[tuple[str, str], list[Row]], asked: pd.DataFrame, second: pd.DataFrame, points: int,
     second_points: int,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """All checks in long form: `check, dimension, value, low, high, n`; low and high are a 95 % interval where there is one.
 
     `frame` holds the run's judgements, `asked` and `second` the rows of `trust.jsonl` and `second_judge.jsonl`.
@@ -316,14 +307,14 @@ def trust_measures(
     for name in DIMENSIONS:
         own, again, other = (part[part["dimension"] == name] for part in (frame, asked, second))
         found = _spread(own) | _repeats(own, again, points) | _second(own, other, points, second_points)
-        found |= {f"above its control: {c}": _control(own, again, c) for c, ds in CONTROLS.items() if name in ds}
-        rows += [(check, name, *_filled(found[check])) for check in SOUND if check in found]
+        for control in (control for control, lowered in CONTROLS.items() if name in lowered):
+            first, spoilt = _both(own, again, control)
+            found[f"above its control: {control}"] = share_interval((np.sign(np.round(first - spoilt, 6)) + 1) / 2)
+        for check in SOUND:
+            if check in found:
+                value, *bounds, n = found[check]
+                rows.append((check, name, value, *(bounds or (np.nan, np.nan)), n))
     return pd.DataFrame(rows, columns=["check", "dimension", "value", "low", "high", "n"])
-
-
-def _filled(value: tuple) -> tuple:
-    """(value, low, high, n) of (value, n) or of all four."""
-    return value if len(value) == 4 else (value[0], np.nan, np.nan, value[1])
 
 
 def _spread(own: pd.DataFrame) -> dict[str, tuple]:
@@ -381,11 +372,6 @@ def _second(own: pd.DataFrame, other: pd.DataFrame, points: int, second_points: 
     }
 
 
-def _control(own: pd.DataFrame, again: pd.DataFrame, control: str) -> tuple:
-    first, spoilt = _both(own, again, control)
-    return share_interval((np.sign(np.round(first - spoilt, 6)) + 1) / 2)
-
-
 def trust_display(measures: pd.DataFrame) -> pd.DataFrame:
     """The checks as a table of text: one row a check, what a sound judge has, one column a dimension with its interval, n."""
     rows = []
@@ -411,7 +397,8 @@ def verdicts(measures: pd.DataFrame, points: int) -> pd.DataFrame:
     rows = []
     for name in DIMENSIONS:
         found = measures[measures["dimension"] == name].set_index("check")
-        tests = {check: _passes(check, found.loc[check], points) for check in found.index if _decides(check)}
+        deciding = [check for check in found.index if check in {LENGTH, "standard deviation", *ENOUGH} or check.startswith("above")]
+        tests = {check: _passes(check, found.loc[check], points) for check in deciding}  # the others only describe
         if tests.get(ALPHA):  # a greedy judge repeats itself by construction: it counts against a judge only
             del tests[ALPHA]
         names = [[check for check, ok in tests.items() if ok is mark] for mark in (True, False, None)]
@@ -419,34 +406,14 @@ def verdicts(measures: pd.DataFrame, points: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["dimension", *WORDS])
 
 
-WORDS = ("passed", "failed", "undecided")
-
-
-ALPHA = f"{AGAIN}: alpha"
-
-
-ENOUGH = dict.fromkeys((f"{REVERSED}: Kendall's tau", "second judge: ICC(A,1)", ALPHA), 0.5)
-
-
-def _decides(check: str) -> bool:
-    """Whether a check speaks for or against a judge; the others only describe."""
-    slope = check.startswith("points per 100 words")
-    return slope or check in ENOUGH or check == "standard deviation" or check.startswith("above its control")
-
-
 def _passes(check: str, row: pd.Series, points: int) -> bool | None:
     """Whether the judge passes; None where that cannot be told."""
     if np.isnan(row["value"]):
         return None
-    if check.startswith("points per 100 words"):
-        return _blind_to_length(row["low"], row["high"], points)
+    if check == LENGTH:
+        pays, blind = (share * (points - 1) for share in (PAYS, BLIND))
+        fails, passes = row["low"] > pays or row["high"] < -pays, -blind < row["low"] and row["high"] < blind
+        return False if fails else True if passes else None
     if check.startswith("above its control"):
         return bool(row["low"] > 0.5)
     return bool(row["value"] >= (NARROW * (points - 1) if check == "standard deviation" else ENOUGH[check]))
-
-
-def _blind_to_length(low: float, high: float, points: int) -> bool | None:
-    pays, blind = (share * (points - 1) for share in (PAYS, BLIND))
-    if low > pays or high < -pays:
-        return False
-    return True if -blind < low and high < blind else None

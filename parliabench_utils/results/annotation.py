@@ -105,12 +105,7 @@ def _by_turns(prompts: list[str], party: dict[str, str]) -> list[str]:
 
 def _rubric_rows(spec: JudgeSpec, points: int) -> list[Row]:
     return [
-        {
-            "dimension": name,
-            "criteria": harmless(spec.dimensions[name].criteria),
-            "score": label,
-            "means": harmless(line),
-        }
+        {"dimension": name, "criteria": harmless(spec.dimensions[name].criteria), "score": label, "means": harmless(line)}
         for name in DIMENSIONS
         for label, line in rubric_lines(spec, name, points)
     ]
@@ -130,13 +125,9 @@ def _sheet_rows(items: list[Row]) -> list[Row]:
 def _form(spec: JudgeSpec, items: list[Row], points: int) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader("parliabench_utils.results"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-    )
+    form = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True}
+    printed = {"finalize": lambda value: printable(value) if type(value) is str else value}
+    environment = Environment(loader=PackageLoader("parliabench_utils.results"), **form, **printed)
     dimensions = [
         {"name": d, "title": title, "criteria": spec.dimensions[d].criteria, "lines": rubric_lines(spec, d, points)}
         for d, title in zip(DIMENSIONS, TITLES, strict=True)
@@ -208,7 +199,9 @@ def _read_file(file: Path, items: list[str], points: int, problems: list[str]) -
         if item not in items or item in rows:
             problems.append(f"{where}: item {item!r} {'stands there twice' if item in rows else 'is not in the sample'}")
             continue
-        rater = _rater(record.get("rater", "").strip() or file.stem.removeprefix("ratings-"), where, problems)
+        rater = record.get("rater", "").strip() or file.stem.removeprefix("ratings-")
+        if rater != printable(rater) or len(rater.splitlines()) != 1 or len(rater) > 100 or "\ufffd" in rater:
+            problems.append(f"{where}: rater {rater!r:.60} is no name (one line of at most 100 characters)")
         scores = {name: _score(record[name], f"{where}, {name}", points, problems) for name in DIMENSIONS}
         rows[item] = [{"rater": rater, "item": item, "dimension": d, "score": s} for d, s in scores.items()]
     if not rows:
@@ -238,12 +231,6 @@ def _records(file: Path) -> Iterator[tuple[int, list[str]]]:
     for cells in reader:
         if any(cell.strip() for cell in cells):
             yield reader.line_num + bool(named), [restored(cell) for cell in cells]
-
-
-def _rater(name: str, where: str, problems: list[str]) -> str:
-    if name != printable(name) or len(name.splitlines()) != 1 or len(name) > 100 or "\ufffd" in name:
-        problems.append(f"{where}: rater {name!r:.60} is no name (one line of at most 100 characters)")
-    return name
 
 
 def _unrated(rows: dict[str, list[Row]], item: str) -> list[Row]:
@@ -291,16 +278,10 @@ def _agreement(name: str, ratings: pd.DataFrame, points: int) -> Row:
     )
     with_judge = pair_agreement(items["score"].to_numpy(), items["judge"].to_numpy(), points)
     means = items.groupby(["model", "type"])[["score", "judge"]].mean().to_numpy()
-    return {
-        "dimension": name,
-        "raters": len(table),
-        "items": table.shape[1],
-        "missing": int(np.isnan(table).sum()),
-        "alpha": ordinal_alpha(table),
-        "alpha_low": low,
-        "alpha_high": high,
-        "kappa": float(np.mean(kappas)) if kappas else np.nan,
-        "icc": absolute_icc(complete) if len(table) > 1 else np.nan,
-        **{f"judge_{key}": value for key, value in with_judge.items()},
-        "judge_tau_sets": pair_agreement(*means.T, points)["tau"],
-    }
+    return (
+        {"dimension": name, "raters": len(table), "items": table.shape[1], "missing": int(np.isnan(table).sum())}
+        | {"alpha": ordinal_alpha(table), "alpha_low": low, "alpha_high": high}
+        | {"kappa": float(np.mean(kappas)) if kappas else np.nan, "icc": absolute_icc(complete) if len(table) > 1 else np.nan}
+        | {f"judge_{key}": value for key, value in with_judge.items()}
+        | {"judge_tau_sets": pair_agreement(*means.T, points)["tau"]}
+    )
