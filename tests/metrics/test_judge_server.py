@@ -58,9 +58,15 @@ class Handler(BaseHTTPRequestHandler):
         """Quiet."""
 
 
+class BusyServer(ThreadingHTTPServer):
+    """As many callers may wait as a judge's batch has: else a busy machine loses some before they are heard."""
+
+    request_queue_size = 128
+
+
 @pytest.fixture
 def server():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = BusyServer(("127.0.0.1", 0), Handler)
     server.faults, server.always, server.bodies, server.lock = [], None, [], threading.Lock()
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
