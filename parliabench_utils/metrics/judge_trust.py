@@ -410,7 +410,7 @@ def _passes(check: str, row: pd.Series, points: int) -> bool | None:
     """Whether the judge passes; None where that cannot be told."""
     if np.isnan(row["value"]):
         return None
-    if check == LENGTH:
+    if check.startswith("points per 100 words"):
         pays, blind = (share * (points - 1) for share in (PAYS, BLIND))
         fails, passes = row["low"] > pays or row["high"] < -pays, -blind < row["low"] and row["high"] < blind
         return False if fails else True if passes else None
