@@ -1,10 +1,13 @@
 """The codebook: whole, without doubles, and honest about a column that it lacks."""
 
+import re
+
 import pandas as pd
 
 from parliabench_utils.metrics.table import METRICS
 from parliabench_utils.results.tables import BOOK, MISSING, codebook, describe, undescribed
 from parliabench_utils.run.artefacts import write_csv, write_parquet
+from tests.conftest import ROOT
 
 
 def test_every_row_says_what_unit_and_source():
@@ -26,3 +29,9 @@ def test_a_column_that_it_lacks_is_listed(tmp_path):
     assert undescribed(tmp_path) == [("05_text_metrics/m/baseline.parquet", "newer"), ("tables/table02.csv", "new")]
     table = codebook(tmp_path).data
     assert table.loc[table["meaning"] == MISSING, "column"].tolist() == ["newer", "new"]
+
+
+def test_every_source_that_is_named_is_there():
+    for source in set(pd.read_csv(BOOK, dtype=str, keep_default_na=False)["source"]):
+        for file in re.findall(r"\b(?:run|corpus|models|metrics|results)/\w+\.py", source):
+            assert (ROOT / "parliabench_utils" / file).is_file(), f"{source}: there is no {file}"
