@@ -47,7 +47,7 @@ from pathlib import Path
 from parliabench_utils.results.figures import fig1, fig2, fig3, fig4, fig5, fig6, fig7, fig8, s1, s2, s3, s4, show
 from parliabench_utils.run.stages import __file__ as stages
 
-show(fig1(this_run.params.profile, (Path(stages),)), this_run.folder)
+show(fig1((Path(stages),)), this_run.folder)
 
 # %% [markdown]
 # Figure 2: how long speeches are, what they are about, who gives them, and when.

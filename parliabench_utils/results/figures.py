@@ -24,7 +24,7 @@ from parliabench_utils.results.scores import ESTIMANDS, HUMAN, cell_means
 from parliabench_utils.results.statistics import CATEGORIES, CONTEXTS, TUNED, left_out, verdict
 from parliabench_utils.results.tables import name_inputs, number, set_labels, span, with_labels
 from parliabench_utils.run.artefacts import whole_file, write_csv, write_json
-from parliabench_utils.run.stages import STAGES, jobs
+from parliabench_utils.run.stages import STAGES
 
 if TYPE_CHECKING:
     from IPython.display import Image
@@ -148,31 +148,21 @@ def with_n(labels: Sequence[str], counts: Mapping[str, int], width: int = 26) ->
     return [fill(f"{label}\N{NO-BREAK SPACE}({counts[label]:,})", width) for label in labels]
 
 
-def pipeline_edges(profile: str) -> pd.DataFrame:
-    """Which stage waits for which, from the workflow's jobs: columns source, target, and `direct` (no longer way round)."""
-    found = {(other.stage, job.stage) for job in jobs(profile) for other in job.after if other.stage != job.stage}
-    edges = pd.DataFrame(sorted(found), columns=["source", "target"])
-    edges["direct"] = [not _way_round(found, a, b) for a, b in zip(edges["source"], edges["target"], strict=True)]
-    return edges
-
-
-def _way_round(edges: set[tuple[str, str]], source: str, target: str) -> bool:
-    """Is there a path of two or more steps from source to target?"""
-    waiting, seen = [b for a, b in edges if a == source and b != target], set()
-    while waiting:
-        stage = waiting.pop()
-        if (stage, target) in edges:
-            return True
-        if stage not in seen:
-            seen.add(stage)
-            waiting += [b for a, b in edges if a == stage]
-    return False
+def pipeline_edges() -> pd.DataFrame:
+    """Which stage reads what which other writes: columns source, target, and `direct` (no longer way round)."""
+    above: dict[str, set[str]] = {}
+    rows = []
+    for name, stage in STAGES.items():
+        longer = set().union(*(above[source] for source in stage.after))
+        rows += [(source, name, source not in longer) for source in stage.after]
+        above[name] = longer | set(stage.after)
+    return pd.DataFrame(sorted(rows), columns=["source", "target", "direct"])
 
 
 @mpl.rc_context(RC)
-def fig1(profile: str, inputs: tuple[Path, ...]) -> Drawing:
+def fig1(inputs: tuple[Path, ...]) -> Drawing:
     """The stages as boxes, placed by the longest way that leads to them; arrows are the files that they read."""
-    edges = pipeline_edges(profile)
+    edges = pipeline_edges()
     direct = list(edges.loc[edges["direct"], ["source", "target"]].itertuples(index=False, name=None))
     places = _places(direct)
     figure = new_figure(2.3)

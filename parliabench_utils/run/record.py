@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -41,7 +41,7 @@ from parliabench_utils.run.artefacts import (
 )
 from parliabench_utils.run.params import Parameters, notebook_path
 from parliabench_utils.run.project import outputs_root, project_root
-from parliabench_utils.run.stages import IMPORT, JOB_KEYS, job_name, maker, shard_numbers, stage_of
+from parliabench_utils.run.stages import IMPORT, JOB_KEYS, WorkflowJob, job_name, maker, shard_numbers, stage_of
 from parliabench_utils.run.staging import Claim, lay_out, put_in_place, staging_folder
 
 WALL_CLOCK = "seconds"
@@ -186,8 +186,11 @@ def cells_hash(notebook: Path) -> str:
 
 
 def fingerprint(parameters: dict[str, Any], inputs: dict[str, str], code: str) -> str:
-    """One hash of all that a stage's outputs depend on, without threads, the run's name and a server's password."""
-    kept = {key: value for key, value in parameters.items() if key not in ("run", "profile", "n_threads")}
+    """One hash of all that a stage's outputs depend on, without the run's name and a server's password.
+
+    The number of threads is part of it: sums of floats are taken in another order, and the last digits move.
+    """
+    kept = {key: value for key, value in parameters.items() if key not in ("run", "profile")}
     kept |= {key: without_credentials(value) for key, value in kept.items() if isinstance(value, str)}
     text = json.dumps([kept, inputs, code], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -490,14 +493,14 @@ class Manifest:
     def outputs(self) -> list[Path]:
         return stage_of(self.stage).outputs(self.params, self.folder)
 
-    def is_valid(self) -> bool:
+    def is_valid(self, known: dict[Path, str] | None = None) -> bool:
         """Whether a finished run with this fingerprint left outputs that still have the recorded hashes."""
         old = read_manifest(self.folder, self.name)
         if not old or old["status"] != "done" or old["fingerprint"] != self.fingerprint:
             return False
         if not all(path.exists() for path in self.outputs):
             return False
-        return describe(self.outputs, self.folder, rows=True) == old["outputs"]
+        return describe(self.outputs, self.folder, rows=True, known=known) == old["outputs"]
 
     def _started(self) -> "Manifest":
         resumes = self._resumes()
@@ -596,6 +599,43 @@ class Manifest:
         whole = read_manifest(self.folder, self.name)
         if status != "done" and not (whole and whole["status"] == "done"):
             write_json(self.path, record)
+
+
+def outstanding(jobs: Iterable[WorkflowJob]) -> list[WorkflowJob]:
+    """The jobs that must be called: their outputs do not hold, or a job that they wait for is among them.
+
+    What `Manifest.open` would find job by job, before any starts: every file and every notebook's code is hashed once.
+    """
+    known: dict[Path, str] = {}
+    codes: dict[str, str] = {}
+    found: dict[str, WorkflowJob] = {}
+    for job in jobs:
+        if not found.keys().isdisjoint(job.after) or not _holds(job, known, codes):
+            found[job.name] = job
+    return list(found.values())
+
+
+def _holds(job: WorkflowJob, known: dict[Path, str], codes: dict[str, str]) -> bool:
+    old = read_manifest(outputs_root() / job.params.run, job.name)
+    if not old or old["status"] != "done" or old["mode"] != "runner":
+        return False
+    if job.stage not in codes:
+        codes[job.stage] = code_hash(notebook_path(job.stage))
+    with suppress(ValueError, FileNotFoundError):  # the runner says what is wrong
+        return Manifest.prepare(job.stage, job.params, "runner", known, codes[job.stage]).is_valid(known)
+    return False
+
+
+def why_failed(jobs: Iterable[WorkflowJob], since: float) -> list[str]:
+    """A line for each of `jobs` that failed after `since` (seconds of the epoch): the manifest's reason, and where its log lies."""
+    lines = []
+    for job in jobs:
+        folder = outputs_root() / job.params.run
+        path = manifest_path(staging_folder(folder, job.name), job.name)
+        record = read_json(path) if path.exists() and path.stat().st_mtime >= since else {"status": "not tried"}
+        if record["status"] == "failed":
+            lines.append(f"{job.name}: {' '.join(record['reason'].split())} (log: {folder / 'notebooks' / job.name}.log)")
+    return lines
 
 
 def peak_memory_mib() -> int:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from parliabench_utils.run.artefacts import read_jsonl
-from parliabench_utils.run.params import Parameters, read_yaml, resolve, schema_of
-from parliabench_utils.run.project import corpus_folder, outputs_root, project_root
+from parliabench_utils.run.params import Count, Natural, Parameters, read_yaml, resolve, schema_of
+from parliabench_utils.run.project import corpus_folder, project_root
 
 HUMAN = "human"
 JOB_KEYS = ("model", "type", "shard")
@@ -23,19 +25,21 @@ CONFIG_KEYS = ("profile", "run", "group_by", "set")  # what --config of Snakemak
 GROUPS = {"all": (), "model": ("model",), "model-type-shard": JOB_KEYS}
 SCORED = (".parquet", ".signatures.json")  # what 05 and 06 write of a set
 Paths = Callable[[Parameters, Path], list[Path]]
+_NONE = object()
 
 
 @dataclass(frozen=True)
 class Stage:
     """One notebook: `inputs` and `outputs` take (parameters, run folder) and return files or folders.
 
-    `job_keys` are the ways in which its work can be cut: none, by model, by type, by shard. `needed` are files in folders among the
-    inputs: a run may lack one though the folder is there.
+    `job_keys` are the ways in which its work can be cut: none, by model, by type, by shard; `after` are the stages whose outputs it
+    reads. `needed` are files in folders among the inputs: a run may lack one though the folder is there.
     """
 
     name: str
     title: str
     job_keys: tuple[str, ...]
+    after: tuple[str, ...]
     inputs: Paths
     outputs: Paths
     needed: Paths = lambda params, folder: []
@@ -43,14 +47,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class WorkflowJob:
-    """One call of the runner: the jobs it waits for, the files it leaves, the arguments that select it."""
+    """One call of the runner: what it is cut down to (`{}`: everything), and the names of the jobs that it waits for."""
 
     name: str
     stage: str
     params: Parameters
-    after: tuple["WorkflowJob", ...]
-    outputs: tuple[Path, ...]
-    arguments: tuple[str, ...]
+    cut: dict[str, Any]
+    after: tuple[str, ...]
 
 
 def model_types(stage: str, params: Parameters) -> list[tuple[str, str]]:
@@ -255,16 +258,18 @@ def _figure_outputs(params: Parameters, folder: Path) -> list[Path]:
     return [*figures, *release, folder / "report.html"]
 
 
+_PREPARED = ("01_ingest", "02_dataset")
+_SCORED = ("05_text_metrics", "06_political_alignment", "07_judge")
 STAGES = {
     stage.name: stage
     for stage in (
         Stage(
-            *("01_ingest", "Ingest", ()),
+            *("01_ingest", "Ingest", (), ()),
             inputs=lambda params, folder: [corpus_folder(params.corpus, params.data_root)],
             outputs=lambda params, folder: [folder / "01_ingest/speeches.parquet", folder / "01_ingest/dropped.csv"],
         ),
         Stage(
-            *("02_dataset", "Dataset", ()),
+            *("02_dataset", "Dataset", (), ("01_ingest",)),
             inputs=lambda params, folder: [folder / "01_ingest/speeches.parquet"],
             outputs=lambda params, folder: [
                 *_dataset(folder, "train.jsonl", "test.jsonl", "prompts.jsonl", "references.jsonl", "dropped.csv", "README.md"),
@@ -273,28 +278,35 @@ STAGES = {
             ],
         ),
         Stage(
-            *("03_finetune", "Fine-tune", ("model",)),
+            *("03_finetune", "Fine-tune", ("model",), ("02_dataset",)),
             inputs=lambda params, folder: [*_dataset(folder, "train.jsonl", "test.jsonl"), *_model_files(params)],
             outputs=_finetune_outputs,
         ),
         Stage(
-            *("04_generate", "Generate", JOB_KEYS, _generate_inputs, _generate_outputs),
+            *("04_generate", "Generate", JOB_KEYS, ("02_dataset", "03_finetune"), _generate_inputs, _generate_outputs),
             needed=lambda params, folder: _adapters(
                 "04_generate", params, folder, "adapter/adapter_model.safetensors", "adapter/adapter_config.json"
             ),
         ),
         Stage(
-            *("05_text_metrics", "Text metrics", ("model", "type"), _text_metrics_inputs),
+            *("05_text_metrics", "Text metrics", ("model", "type"), ("02_dataset", "04_generate"), _text_metrics_inputs),
             *(_scored("05_text_metrics", "correlations.csv"), _needed_with("acceptability")),
         ),
         Stage(
-            *("06_political_alignment", "Political alignment", ("model", "type"), _alignment_inputs),
+            *("06_political_alignment", "Political alignment", ("model", "type"), (*_PREPARED, "04_generate"), _alignment_inputs),
             *(_scored("06_political_alignment", "validation.csv"), _needed_with("centroids")),
         ),
-        Stage("07_judge", "Judge", ("model", "type"), _judge_inputs, _judge_outputs, _needed_speeches),
-        Stage("08_statistics", "Statistics", (), _statistics_inputs, _statistics_outputs, _needed_scores),
         Stage(
-            *("09_figures", "Figures and report", (), _figure_inputs, _figure_outputs),
+            *("07_judge", "Judge", ("model", "type"), ("02_dataset", "04_generate")),
+            *(_judge_inputs, _judge_outputs, _needed_speeches),
+        ),
+        Stage(
+            *("08_statistics", "Statistics", (), (*_PREPARED, "04_generate", *_SCORED)),
+            *(_statistics_inputs, _statistics_outputs, _needed_scores),
+        ),
+        Stage(
+            *("09_figures", "Figures and report", (), (*_PREPARED, "04_generate", *_SCORED, "08_statistics")),
+            *(_figure_inputs, _figure_outputs),
             needed=lambda params, folder: [p for p in _statistics_outputs(params, folder) if p.suffix in (".parquet", ".csv")],
         ),
     )
@@ -303,56 +315,93 @@ STAGES = {
 
 def stage_of(notebook: str) -> Stage:
     """A notebook's stage; one of `notebooks/studies/` reads no file of the run and writes into `studies/<notebook>/`."""
-    study = Stage(notebook, notebook, (), lambda params, folder: [], lambda params, folder: [folder / "studies" / notebook])
+    study = Stage(notebook, notebook, (), (), lambda params, folder: [], lambda params, folder: [folder / "studies" / notebook])
     return STAGES.get(notebook, study)
 
 
 def jobs(profile: str, run: str | None = None, group_by: str = "all", settings: dict[str, Any] | None = None) -> list[WorkflowJob]:
-    """All jobs of a run, each after those that it waits for. `settings` apply to the notebooks that declare the key.
+    """All jobs of a run, each after those that it waits for. `settings` apply to the notebooks that declare the key, or to the one
+    that it names (`04_generate.min_words`).
 
     Raises ValueError for an unknown group, or a setting that no notebook declares.
     """
     if group_by not in GROUPS:
         raise ValueError(f"group_by {group_by!r}: expected {', '.join(GROUPS)}")
-    given = (settings or {}) | ({"run": run} if run is not None else {})
-    declared = {stage: {k: v for k, v in given.items() if k in schema_of(stage).model_fields} for stage in STAGES}
-    if unknown := sorted(set(given).difference(*declared.values())):
+    params = _resolved(profile, (settings or {}) | ({"run": run} if run is not None else {}))
+    numbers = list(range(params["02_dataset"].n_shards))
+    found: dict[str, list[WorkflowJob]] = {}
+    for name, stage in STAGES.items():
+        cuts = _cuts(stage, params[name], GROUPS[group_by], numbers)
+        found[name] = [_job(stage, params[name], cut, found) for cut in cuts]
+        found[name].append(_job(stage, params[name], {}, found))
+    return [job for of_stage in found.values() for job in of_stage]
+
+
+def _resolved(profile: str, settings: dict[str, Any]) -> dict[str, Parameters]:
+    known = {name for stage in STAGES for key in schema_of(stage).model_fields for name in (key, f"{stage}.{key}")}
+    if unknown := sorted(set(settings) - known):
         raise ValueError(f"no notebook has a parameter {', '.join(unknown)}")
-    resolved = {stage: resolve(stage, profile, declared[stage]) for stage in STAGES}
-    folder = outputs_root() / resolved["01_ingest"].run
-    numbers = list(range(resolved["02_dataset"].n_shards))
-    found: list[WorkflowJob] = []
-    for stage in STAGES.values():
-        for cut in _cuts(stage, resolved[stage.name], GROUPS[group_by], numbers):
-            found.append(_job(stage, resolved[stage.name].model_copy(update=cut), folder, numbers, cut, found))
-    return found
+    return {stage: resolve(stage, profile, settings_for(stage, settings)) for stage in STAGES}
+
+
+def settings_for(stage: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `settings` that concern a notebook; what names it (`04_generate.min_words`) goes before what is for all."""
+    found = ((key, settings.get(f"{stage}.{key}", settings.get(key, _NONE))) for key in schema_of(stage).model_fields)
+    return {key: value for key, value in found if value is not _NONE}
 
 
 def _cuts(stage: Stage, params: Parameters, keys: tuple[str, ...], numbers: list[int]) -> list[dict[str, Any]]:
-    """How a stage is cut into calls: the cut calls first, then the one that compares models (an empty cut)."""
+    """What a stage's calls are cut down to; none where one call does all."""
     keys = tuple(key for key in keys if key in stage.job_keys)
-    if not keys:
-        return [{}]
-    cuts = []
-    for model, kind in model_types(stage.name, params):
-        cut = {"model": model} | ({"type": kind} if "type" in keys else {})
-        cuts += [cut | {"shard": number} for number in numbers] if "shard" in keys else [cut]
-    return [dict(pairs) for pairs in dict.fromkeys(tuple(cut.items()) for cut in cuts)] + [{}]
+    cuts = [
+        {"model": model, "type": kind, "shard": number}
+        for model, kind in (model_types(stage.name, params) if keys else [])
+        for number in (numbers if "shard" in keys else [0])
+    ]
+    return [dict(pairs) for pairs in dict.fromkeys(tuple((key, cut[key]) for key in keys) for cut in cuts)]
 
 
-def _job(
-    stage: Stage, params: Parameters, folder: Path, numbers: list[int], cut: dict[str, Any], earlier: list[WorkflowJob]
-) -> WorkflowJob:
-    outputs = stage.outputs(params, folder)
-    if stage.name == "04_generate":  # before 02 has run, nothing names the shards
-        outputs = [*generated_files(params, folder, [params.shard] if params.shard >= 0 else numbers), *outputs]
-    needed = stage.inputs(params, folder)
-    feeds = [job for job in earlier if any(file == p or file.is_relative_to(p) for p in needed for file in job.outputs)]
-    after = feeds + [job for job in earlier if job.stage == stage.name and not cut]
-    made = {path for job in earlier for path in job.outputs}
-    own = tuple(path for path in dict.fromkeys(outputs) if path not in made)
-    arguments = tuple(text for key, value in cut.items() for text in (f"--{key}", str(value)))
-    return WorkflowJob(job_name(stage.name, params), stage.name, params, tuple(after), own, arguments)
+def _job(stage: Stage, params: Parameters, cut: dict[str, Any], earlier: dict[str, list[WorkflowJob]]) -> WorkflowJob:
+    """A call, after those of earlier stages that share its models, types and shards, and after its own stage's cut ones.
+
+    A cut call waits for none that compares models.
+    """
+    others = [job for name in stage.after for job in earlier[name] if _feeds(job, cut, is_cut=len(earlier[name]) > 1)]
+    params = params.model_copy(update=cut)
+    waits = [job.name for job in [*others, *(() if cut else earlier.get(stage.name, ()))]]
+    return WorkflowJob(job_name(stage.name, params), stage.name, params, cut, tuple(waits))
+
+
+def _feeds(job: WorkflowJob, cut: dict[str, Any], is_cut: bool) -> bool:
+    made = {"type": "fine-tuned"} | job.cut if job.stage == "03_finetune" and job.cut else job.cut
+    return not (cut and is_cut and not job.cut) and all(cut.get(key, value) == value for key, value in made.items())
+
+
+class Resources(BaseModel):
+    """What one call of a stage asks of a cluster; the cluster decides what is not said. Threads are the parameter `n_threads`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    memory_gb: Count | None = None
+    minutes: Count | None = None
+    gpus: Natural = 0
+
+    def asked(self, n_processes: int = 1) -> dict[str, Any]:
+        """Snakemake's resources: a call that is tried again gets more memory and time, one of several processes a GPU each."""
+        once = {"mem_mb": 1000 * (self.memory_gb or 0), "runtime": self.minutes or 0}
+        growing = {key: lambda wildcards, attempt, n=n: n * attempt for key, n in once.items() if n}
+        return growing | ({"gpu": max(self.gpus, n_processes)} if self.gpus else {})
+
+
+def read_resources(profile: str) -> dict[str, Resources]:
+    """Each stage's resources, from `params/<profile>/resources.yaml`; ValueError names the file where it says what nobody reads."""
+    path = project_root() / "params" / profile / "resources.yaml"
+    given = read_yaml(path) if path.exists() else {}
+    if unknown := sorted(set(given) - set(STAGES)):
+        raise ValueError(f"{path}: no stage {', '.join(unknown)}; there are {', '.join(STAGES)}")
+    try:
+        return {stage: Resources(**given.get(stage, {})) for stage in STAGES}
+    except (TypeError, ValidationError) as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def as_typed(arguments: Iterable[str] | None, config: Mapping[str, Any], command_line: Sequence[str]) -> dict[str, str]:

@@ -106,7 +106,7 @@ def large() -> list[f.Drawing]:
     rows, names = paper_scale(), model_names(PAPER_RUN)
     dataset = rows[rows["type"] == "human"].reset_index(drop=True)
     dataset = dataset.assign(n_words=dataset.index + 40, House=np.where(dataset.index % 5, "House of Commons", "House of Lords"))
-    return [f.fig1("paper", ()), f.fig2(dataset, ()), *score_drawings(rows, names, DEMO_NOTE)]
+    return [f.fig1(()), f.fig2(dataset, ()), *score_drawings(rows, names, DEMO_NOTE)]
 
 
 @pytest.fixture(scope="module")
@@ -197,11 +197,11 @@ def test_a_name_is_drawn_as_it_is(tmp_path):
 
 
 def test_the_pipeline_is_the_workflows():
-    edges = f.pipeline_edges("demo")
+    edges = f.pipeline_edges()
     pairs = set(edges[["source", "target"]].itertuples(index=False, name=None))
     assert ("04_generate", "07_judge") in pairs and ("08_statistics", "09_figures") in pairs
     assert not any(target < source for source, target in pairs)
-    assert len(f.fig1("demo", ()).data) == len(edges)
+    assert len(f.fig1(()).data) == len(edges)
 
 
 def test_values_are_beside_the_picture(small, tmp_path):

@@ -7,7 +7,7 @@ import sys
 import pytest
 from snakemake.cli import parse_config
 
-from parliabench_utils.run.stages import as_typed, jobs
+from parliabench_utils.run.stages import STAGES, as_typed, generated_files, jobs, read_resources
 from tests.conftest import ROOT
 
 
@@ -18,7 +18,7 @@ def names(found):
 def test_the_demo_is_nine_calls_in_order(outputs):
     found = jobs("demo")
     assert len(found) == 9
-    assert all(names(found).index(earlier.name) < i for i, job in enumerate(found) for earlier in job.after)
+    assert all(names(found).index(earlier) < i for i, job in enumerate(found) for earlier in job.after)
 
 
 def test_the_paper_profile_is_cut_by_model_type_and_shard(outputs):
@@ -26,29 +26,69 @@ def test_the_paper_profile_is_cut_by_model_type_and_shard(outputs):
     by_name = {job.name: job for job in found}
     assert len(by_name) == len(found)
     job = by_name["04_generate-yi-6b-fine-tuned-3"]
-    assert job.arguments == ("--model", "yi-6b", "--type", "fine-tuned", "--shard", "3")
-    assert names(job.after) == ["02_dataset", "03_finetune-yi-6b"]
-    assert names(by_name["04_generate-yi-6b-baseline-3"].after) == ["02_dataset"]
-    assert set(names(by_name["05_text_metrics-yi-6b-baseline"].after)) == {
+    assert job.cut == {"model": "yi-6b", "type": "fine-tuned", "shard": 3}
+    assert job.after == ("02_dataset", "03_finetune-yi-6b")
+    assert by_name["04_generate-yi-6b-baseline-3"].after == ("02_dataset",)
+    assert by_name["07_judge-human-human"].after == ("02_dataset",)
+    assert set(by_name["05_text_metrics-yi-6b-baseline"].after) == {
         "02_dataset",
         *(f"04_generate-yi-6b-baseline-{k}" for k in range(10)),
     }
-    assert "07_judge-human-human" in by_name
 
 
-def test_no_file_has_two_writers(outputs):
-    for group_by in ("all", "model", "model-type-shard"):
-        written = [path for job in jobs("paper", group_by=group_by) for path in job.outputs]
-        assert len(written) == len(set(written)), group_by
+def written(job, numbers, folder):
+    outputs = STAGES[job.stage].outputs(job.params, folder)
+    if job.stage == "04_generate" and job.cut:  # before 02 has run nothing names the shards
+        outputs = generated_files(job.params, folder, [job.params.shard] if job.params.shard >= 0 else numbers)
+    return outputs
+
+
+@pytest.mark.parametrize("group_by", ["all", "model", "model-type-shard"])
+def test_a_job_waits_for_exactly_those_whose_files_it_reads(outputs, group_by):
+    """`Stage.after` says again what `inputs` and `outputs` say file by file: held together here."""
+    folder, found = outputs / "paper", jobs("paper", group_by=group_by)
+    made = {job.name: written(job, list(range(10)), folder) for job in found}
+    cut = {path for job in found if job.cut for path in made[job.name]}
+    for name in [job.name for job in found if not job.cut]:
+        made[name] = [path for path in made[name] if path not in cut]
+    assert len({path for paths in made.values() for path in paths}) == sum(map(len, made.values())), "a file has two writers"
+    for job in found:
+        read = STAGES[job.stage].inputs(job.params, folder)
+        feeds = {o for o, paths in made.items() for p in paths if any(p == r or p.is_relative_to(r) for r in read)}
+        assert feeds == set(job.after) if job.cut else feeds <= set(job.after), job.name
 
 
 def test_what_compares_models_waits_for_all_of_them(outputs):
-    by_name = {job.name: job for job in jobs("demo", group_by="model-type-shard")}
-    summary = by_name["04_generate"]
-    assert {path.parent.name for path in summary.outputs} == {"summary"}
-    assert {name for name in names(summary.after) if name.startswith("04_generate-")} == {
+    summary = {job.name: job for job in jobs("demo", group_by="model-type-shard")}["04_generate"]
+    assert {name for name in summary.after if name.startswith("04_generate-")} == {
         f"04_generate-{m}-{t}-0" for m in ("smollm2-135m", "smollm2-135m-nf4") for t in ("baseline", "fine-tuned")
     }
+
+
+def test_a_setting_may_name_its_notebook(outputs):
+    found = {job.stage: job.params for job in jobs("demo", settings={"min_words": 36, "04_generate.min_words": 40})}
+    assert (found["02_dataset"].min_words, found["04_generate"].min_words) == (36, 40)
+    with pytest.raises(ValueError, match=r"no notebook has a parameter 04_generate\.corpus"):
+        jobs("demo", settings={"04_generate.corpus": "mini", "corpus": "mini"})
+
+
+def test_resources_of_a_stage_grow_with_each_try(tmp_path, monkeypatch):
+    monkeypatch.setattr("parliabench_utils.run.stages.project_root", lambda: tmp_path)
+    assert read_resources("none")["04_generate"].asked() == {}
+    (tmp_path / "params/big").mkdir(parents=True)
+    file = tmp_path / "params/big/resources.yaml"
+    file.write_text("04_generate: {memory_gb: 48, minutes: 60, gpus: 1}\n", encoding="utf-8")
+    asked = read_resources("big")["04_generate"].asked()
+    assert [asked["mem_mb"](None, 2), asked["runtime"](None, 3), asked["gpu"]] == [96_000, 180, 1]
+    assert read_resources("big")["04_generate"].asked(n_processes=4)["gpu"] == 4
+    for text, fault in (
+        ("04_generat: {}", "no stage 04_generat"),
+        ("04_generate: {memory: 4}", "memory"),
+        ("04_generate: 4", "mapping"),
+    ):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=fault):
+            read_resources("big")
 
 
 def test_settings_go_to_the_notebooks_that_declare_them(outputs):
