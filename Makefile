@@ -7,9 +7,12 @@ TORCH_ARGS ?=
 LAB_ARGS ?= --notebook-dir notebooks
 BIN := .venv/bin
 STAMP := .venv/.up-to-date
+# Where Snakemake runs the paper profile, and its settings: make paper PROFILE=slurm SET="seed=7 04_generate.min_words=40"
+PROFILE ?= local
+SET ?=
 RUN_ALL = $(BIN)/snakemake --profile params/cluster/local --config profile=demo
 
-.PHONY: help env demo test test-slow lint lab figures book clean
+.PHONY: help env demo paper test test-slow test-cluster lint lab figures book clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: *.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
@@ -29,11 +32,18 @@ $(STAMP): environment.yml constraints.txt requirements-no-deps.txt pyproject.tom
 demo: env        ## the whole benchmark on the embedded corpus with packaged models; ends with the headline table
 	$(RUN_ALL) && $(BIN)/python -m parliabench_utils report --run demo
 
+paper: env       ## the paper's set-up, one job a (notebook, model, type, shard): PROFILE=local or slurm; resumes
+	$(BIN)/snakemake --profile params/cluster/$(PROFILE) --config profile=paper group_by=model-type-shard set="$(SET)"
+
 test: env        ## unit, golden and property tests, every notebook on a small slice (about 11 minutes on 2 cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 test-slow: env   ## the slow tests too
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m "slow or not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m "not cluster"
+
+test-cluster: env  ## a run on a real two-node Slurm on this machine, with jobs and a node killed (as root, Debian or Ubuntu)
+	@command -v slurmctld munged > /dev/null || { apt-get update -q && apt-get install -y -q slurm-wlm munge; }
+	$(BIN)/python -m pytest -m cluster tests/cluster -s
 
 lint: env        ## ruff: lint and format, notebooks too
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -41,7 +41,9 @@ def chosen_settings(stage: str) -> dict[str, object]:
 
 def command(stage: str, run: str, **settings: object) -> list[str]:
     """The runner's command line for a stage of the slice."""
-    options = [part for key, value in (chosen_settings(stage) | settings).items() for part in ("--set", f"{key}={_yaml(value)}")]
+    options = [
+        part for key, value in (chosen_settings(stage) | settings).items() for part in ("--set", f"{key}={yaml_text(value)}")
+    ]
     return [sys.executable, "-m", "parliabench_utils", "run", stage, "--profile", "demo", "--run", run, *options]
 
 
@@ -66,5 +68,5 @@ def environment(outputs: Path) -> dict[str, str]:
     return os.environ | {"PARLIABENCH_OUTPUTS": str(outputs)}
 
 
-def _yaml(value: object) -> str:
+def yaml_text(value: object) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)

@@ -548,7 +548,11 @@ def _settings(name: str, title: str, keys: list[str], ours: Mapping, paper: Mapp
     rows = [(key, _text(ours.get(key)), _text(paper[key]), ours.get(key) == paper[key]) for key in keys]
     data = pd.DataFrame(rows, columns=["parameter", "value", "paper_profile", "same"])
     display = printed(data, ("Parameter", "parameter", ""), ("This run", "value", ""), ("Paper profile", "paper_profile", ""))
-    return Table(name, title, data, display, ("From the resolved parameters of notebook 03; sections in params/paper/.",), inputs)
+    notes = (
+        "From the resolved parameters of notebook 03; sections in params/paper/.",
+        f"Computed with n_threads = {_text(ours.get('n_threads'))}: with another number all values differ in their last digits.",
+    )
+    return Table(name, title, data, display, notes, inputs)
 
 
 def _text(value: object) -> str:
