@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from parliabench_utils.run.params import schema_of
+from parliabench_utils.run.stages import STAGES
 from tests.cluster.two_nodes import Slurm, two_nodes
 from tests.conftest import ROOT
-from tests.slices import EXCEPTIONS, SETTINGS, yaml_text, environment
+from tests.slices import EXCEPTIONS, SETTINGS, environment, yaml_text
 
 pytestmark = pytest.mark.cluster
 MINUTES = 15
@@ -19,9 +21,6 @@ COMPARED = ("tables", "figures", "03_finetune", "05_text_metrics", "06_political
 
 def settings() -> str:
     """The slice's settings as Snakemake's `set=`: each key that means something else elsewhere names its notebooks."""
-    from parliabench_utils.run.params import schema_of
-    from parliabench_utils.run.stages import STAGES
-
     texts = []
     for key, value in (SETTINGS | {"n_threads": 1}).items():
         users = [stage for stage in STAGES if key in schema_of(stage).model_fields]
