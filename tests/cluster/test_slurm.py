@@ -39,7 +39,17 @@ def start(profile: str, outputs: Path, *options: str) -> subprocess.Popen:
 
 def on_slurm(outputs: Path) -> subprocess.Popen:
     """The README's command, but that a job which fails stays failed and that a node here has little memory."""
-    return start("slurm", outputs, "--retries", "0", "--default-resources", "mem_mb=1800", "runtime=60")
+    return start(
+        "slurm",
+        outputs,
+        "--retries",
+        "0",
+        "--slurm-init-seconds-before-status-checks",
+        "3",
+        "--default-resources",
+        "mem_mb=1800",
+        "runtime=60",
+    )
 
 
 def in_the_middle(slurm: Slurm, workflow: subprocess.Popen, outputs: Path, stage: str, mark: str) -> tuple[str, str]:
