@@ -69,7 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     corpus.add_argument("--checksum", help="sha256:... or md5:...")
     corpus.set_defaults(command=_fetch_corpus)
     models = commands.add_parser("fetch-models", help="download models of params/models/ and record their revisions")
-    models.add_argument("names", nargs="+")
+    models.add_argument("names", nargs="*")
+    models.add_argument("--profile", help="all that this profile's notebooks load from a hub, encoders and judge too")
     models.set_defaults(command=_fetch_models)
     annotate = commands.add_parser("annotate", help="a blinded form for human raters; with --read, their agreement")
     annotate.add_argument("--run", default="demo")
@@ -103,10 +104,12 @@ def _fetch_corpus(options: argparse.Namespace) -> None:
 
 
 def _fetch_models(options: argparse.Namespace) -> None:
-    from parliabench_utils.models.loading import fetch_model
+    from parliabench_utils.models.loading import fetch_model, fetch_profile
 
-    for name in options.names:
-        print(f"{name}: revision {fetch_model(name)}")
+    fetched = {name: fetch_model(name) for name in options.names} | (fetch_profile(options.profile) if options.profile else {})
+    print(
+        "\n".join(f"{name}: revision {commit}" for name, commit in fetched.items()) or "nothing to fetch: name models or a profile"
+    )
 
 
 def _annotate(options: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from parliabench_utils.models.backends import GgufModel, ServerModel, gguf_file
+from parliabench_utils.models.embeddings import ON_HUB, PACKAGED
 from parliabench_utils.models.specs import (
     DTYPES,
     LoadedModel,
@@ -33,7 +34,7 @@ from parliabench_utils.models.specs import (
     weights_location,
 )
 from parliabench_utils.run.artefacts import file_sha256, write_text
-from parliabench_utils.run.params import read_given_text, read_yaml
+from parliabench_utils.run.params import RULES, read_given_text, read_profile, read_yaml
 from parliabench_utils.run.project import project_root
 
 
@@ -176,24 +177,67 @@ def use_folded_attention(model) -> None:
     model.set_attn_implementation("folded")
 
 
+CHECKPOINTS = {  # parameters that name one, and where they are read only with another parameter's value, that one
+    **dict.fromkeys(("encoder", "language_model", "sentence_encoder", "bertscore_encoder", "moverscore_encoder")),
+    **dict.fromkeys(("masked_model", "acceptability_model"), ("grammar", "masked")),
+    "topic_model": ("topic_classifier", "transformers"),
+}
+
+
+def fetch_profile(profile: str) -> dict[str, str]:
+    """Download all that a profile's notebooks load from a hub, so that they run with `offline=true`; name → commit.
+
+    Files of `params/models/` and `params/judges/` are pinned (`fetch_model`), encoders and readers come as the hub has them today.
+    """
+    files, wanted = _model_files(), {}
+    for values in (read_profile(stage, profile) for stage in RULES):
+        asked = [key for key, only in CHECKPOINTS.items() if key in values and (not only or values[only[0]] == only[1])]
+        wanted |= {values[key]: key for key in asked}
+        judges = [name for name in (values.get("judge"), values.get("second_judge")) if name]
+        bases = [read_yaml(files[judge]).get("extends", judge) for judge in judges]
+        wanted |= dict.fromkeys([*values["models"], *bases], "models")
+    commits = {}
+    for name, key in wanted.items():
+        if name in files and _on_hub(files[name]):
+            commits[name] = fetch_model(name)
+        elif name not in files and name not in PACKAGED and not Path(name).is_dir():
+            commits[name] = _download(ON_HUB.get(name, name), pickle=key == "acceptability_model")
+    return commits
+
+
+def _model_files() -> dict[str, Path]:
+    return {file.stem: file for kind in ("judges", "models") for file in (project_root() / "params" / kind).glob("*.yaml")}
+
+
+def _on_hub(file: Path) -> dict[str, Any] | None:
+    """What the file says of a checkpoint on a hub; None where its weights come from elsewhere."""
+    values = read_yaml(file)
+    values = values["model"] if isinstance(values.get("model"), dict) else values
+    return values if values.get("source") == "hub" else None
+
+
+def _download(checkpoint: str, revision: str | None = None, pickle: bool = False) -> str:
+    """A checkpoint's tokenizer and weights as safetensors; `pickle`: also the file that is read as tensors only. Its commit."""
+    from huggingface_hub import HfApi, snapshot_download
+
+    commit = HfApi().model_info(checkpoint, revision=revision).sha
+    wanted = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.model", "*.txt", *(["pytorch_model.bin"] if pickle else [])]
+    snapshot_download(checkpoint, revision=commit, allow_patterns=wanted)
+    return commit
+
+
 def fetch_model(name: str) -> str:
     """Download `params/models/<name>.yaml` or `params/judges/<name>.yaml`'s checkpoint and pin it; returns the commit.
 
-    Safetensors and tokenizer files only: no pickles, no code. A file that is pinned already is fetched at that revision. Raises
-    FileNotFoundError for an unknown name and ValueError for a model that is not on a hub.
+    Weights and tokenizer files only, no code. A file that is pinned already is fetched at that revision. Raises FileNotFoundError
+    for an unknown name and ValueError for a model that is not on a hub.
     """
-    from huggingface_hub import HfApi, snapshot_download
-
-    files = {file.stem: file for kind in ("judges", "models") for file in (project_root() / "params" / kind).glob("*.yaml")}
+    files = _model_files()
     if name not in files:
         raise FileNotFoundError(f"no model or judge {name!r}; known: {', '.join(sorted(files))}")
-    values = read_yaml(files[name])
-    values = values["model"] if isinstance(values.get("model"), dict) else values
-    if values.get("source") != "hub":
-        raise ValueError(f"{name}.yaml: nothing to fetch, its weights come from {values.get('source') or values.get('model')}")
-    commit = HfApi().model_info(values["id"], revision=values.get("revision")).sha
-    wanted = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.model", "*.txt"]
-    snapshot_download(values["id"], revision=commit, allow_patterns=wanted)
+    if (values := _on_hub(files[name])) is None:
+        raise ValueError(f"{name}.yaml: nothing to fetch, its weights are on no hub")
+    commit = _download(values["id"], values.get("revision"))
     # the value of the one `revision:` line is replaced, so that the file keeps its comments
     pinned, count = re.subn(r"(?m)^(\s*revision:\s*)\S+", rf"\g<1>{commit}", read_given_text(files[name]))
     if count != 1:

@@ -290,3 +290,17 @@ def test_a_packaged_or_unknown_model_cannot_be_fetched(project):
         loading.fetch_model("smollm2-135m")
     with pytest.raises(FileNotFoundError, match="known: "):
         loading.fetch_model("llama-4")
+
+
+def test_a_profile_is_fetched_whole(project, monkeypatch):
+    """The paper's five models, its judge, and the encoders and readers by their names on the hub; a pickle where the paper's is one."""
+    taken = {}
+    monkeypatch.setattr(loading, "fetch_model", lambda name: taken.setdefault(name, "pinned"))
+    monkeypatch.setattr(loading, "_download", lambda name, revision=None, pickle=False: taken.setdefault(name, pickle))
+    assert loading.fetch_profile("demo") == {}
+    assert set(loading.fetch_profile("paper").values()) == {"pinned", False, True}
+    pinned = {name for name, how in taken.items() if how == "pinned"}
+    assert pinned == {"llama-3.1-8b", "gemma-2-9b", "mistral-7b-v0.3", "qwen2-7b", "yi-6b", "flow-judge"}
+    assert {name for name, how in taken.items() if how is True} == {"textattack/bert-base-uncased-CoLA"}
+    readers = {"sentence-transformers/all-mpnet-base-v2", "gpt2", "roberta-large", "distilbert-base-uncased", "bert-base-cased"}
+    assert {name for name, how in taken.items() if how is False} == readers
