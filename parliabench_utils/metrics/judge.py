@@ -32,14 +32,7 @@ from parliabench_utils.metrics.judge_prompts import (
     parse_judgement,
 )
 from parliabench_utils.metrics.speeches import generated_rows
-from parliabench_utils.models.backends import (
-    NoAnswerError,
-    Sampling,
-    Server,
-    decode_batch,
-    sampling_fields,
-    text_of,
-)
+from parliabench_utils.models.backends import NoAnswerError, Sampling, Server, decode_batch, sampling_fields, text_of
 from parliabench_utils.models.loading import load_model
 from parliabench_utils.models.specs import LoadedModel, read_model_spec
 from parliabench_utils.run.artefacts import ResumableJsonl, Row, read_jsonl

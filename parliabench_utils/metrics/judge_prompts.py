@@ -238,8 +238,7 @@ SPEAKS = re.compile(
 )
 END_OF_TURN = re.compile(r"<\|(?:im_end|eot_id|end|endoftext|end_of_text|return)\|>|<end_of_turn>|</s>|<eos>")
 WRAPPER = re.compile(
-    r"<\s{0,3}/?\s{0,3}(?:answer|final_answer|response|output)\s{0,3}>|<\|[^<>|\s]{1,40}\|>|\[end final response\]",
-    re.IGNORECASE,
+    r"<\s{0,3}/?\s{0,3}(?:answer|final_answer|response|output)\s{0,3}>|<\|[^<>|\s]{1,40}\|>|\[end final response\]", re.IGNORECASE
 )
 TAG = re.compile(r"<\s{0,3}(?P<close>/?)\s{0,3}(?P<name>score|feedback)\s{0,3}>", re.IGNORECASE)
 # a number that is no part of a word or of a version such as 1.2.3, with what it is measured against ("/10", "out of 10", "%")

@@ -32,11 +32,7 @@ def signature(group: str, max_n: int = 4, k: int | None = None, seed: int = 42) 
 
 
 def self_bleu(
-    texts: Sequence[str | None],
-    groups: Sequence[Hashable] | None = None,
-    max_n: int = 4,
-    k: int | None = None,
-    seed: int = 42,
+    texts: Sequence[str | None], groups: Sequence[Hashable] | None = None, max_n: int = 4, k: int | None = None, seed: int = 42
 ) -> np.ndarray:
     """BLEU of each text against the other texts of its group, in [0, 1], shape (n_speeches,); 1 says: nothing new.
 

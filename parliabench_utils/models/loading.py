@@ -194,12 +194,12 @@ def fetch_profile(profile: str) -> dict[str, str]:
         asked = [key for key, only in CHECKPOINTS.items() if key in values and (not only or values[only[0]] == only[1])]
         wanted |= {values[key]: key for key in asked}
         judges = [name for name in (values.get("judge"), values.get("second_judge")) if name]
-        bases = [read_yaml(files[judge]).get("extends", judge) for judge in judges]
+        bases = [read_yaml(files[judge]).get("extends", judge) if judge in files else judge for judge in judges]
         wanted |= dict.fromkeys([*values["models"], *bases], "models")
     commits = {}
     for name, key in wanted.items():
-        if name in files and _on_hub(files[name]):
-            commits[name] = fetch_model(name)
+        if _on_hub(files[name]) if name in files else key == "models":
+            commits[name] = fetch_model(name)  # an unknown one is refused by name
         elif name not in files and name not in PACKAGED and not Path(name).is_dir():
             commits[name] = _download(ON_HUB.get(name, name), pickle=key == "acceptability_model")
     return commits

@@ -207,14 +207,7 @@ def _box(axes: "Axes", x: float, y: float, stage: str) -> None:
 
 def _arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float]) -> None:
     rad = 0.0 if abs(start[1] - end[1]) > 0.01 or end[0] - start[0] <= 1 else -0.45
-    style = {
-        "arrowstyle": "-|>",
-        "color": GREY,
-        "lw": 0.8,
-        "shrinkA": 0,
-        "shrinkB": 0,
-        "connectionstyle": f"arc3,rad={rad}",
-    }
+    style = {"arrowstyle": "-|>", "color": GREY, "lw": 0.8, "shrinkA": 0, "shrinkB": 0, "connectionstyle": f"arc3,rad={rad}"}
     if rad:
         axes.annotate("", (end[0] - 0.2, end[1] + 0.37), (start[0] + 0.2, start[1] + 0.37), arrowprops=style)
     else:
@@ -267,10 +260,7 @@ def fig3(changes: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tup
         )
     axes.axvline(0, color=INK, lw=0.8)
     axes.set_yticks(range(len(CATEGORIES)), [category.replace(" ", "\n") for category in CATEGORIES])
-    axes.set(
-        xlabel="mean change of the normalised metrics",
-        ylim=(len(CATEGORIES) - 0.5, -0.5),
-    )
+    axes.set(xlabel="mean change of the normalised metrics", ylim=(len(CATEGORIES) - 0.5, -0.5))
     axes.grid(axis="x")
     figure.legend(loc="outside upper left", ncols=2, fontsize=SMALL + 0.5)
     n = int(changes["n"].max()) if len(changes) else 0
@@ -373,10 +363,7 @@ def fig8(scores: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tupl
         heatmap(axes, wide.reindex(order).set_axis(with_n(order, counts), axis=0))
         axes.xaxis.tick_top()
         axes.set_title(metric, pad=10)
-    footnote(
-        figure,
-        f"In brackets: speeches a model. PSA is not defined for an unknown orientation. {ESTIMANDS[estimand]} {note}",
-    )
+    footnote(figure, f"In brackets: speeches a model. PSA is not defined for an unknown orientation. {ESTIMANDS[estimand]} {note}")
     alt = "Two heat maps, Party Align and PSA, with orientations from left to right in rows and models in columns."
     return Drawing("fig8", "Scores by political orientation", alt, figure, data, inputs, note)
 
@@ -399,14 +386,7 @@ def s1(table: pd.DataFrame, names: Mapping[str, str], note: str, inputs: tuple[P
             label=column,
         )
     axes.plot(
-        table["overall_by_chance"],
-        range(len(table)),
-        ls="none",
-        marker="|",
-        ms=11,
-        mew=1.3,
-        color=INK,
-        label="overall by chance",
+        table["overall_by_chance"], range(len(table)), ls="none", marker="|", ms=11, mew=1.3, color=INK, label="overall by chance"
     )
     axes.set_yticks(range(len(table)), labels)
     axes.set(xlabel="stability (Eq. 4)", ylim=(len(table) - 0.5, -0.5))
@@ -499,11 +479,7 @@ def s4(preference: pd.DataFrame, note: str, inputs: tuple[Path, ...]) -> Drawing
         axes.plot(row.preference, position, marker, color=colour, ms=4)
     axes.axvline(0.5, color=INK, lw=0.8, ls="--")
     axes.set_yticks(range(len(preference)), [f"{r.metric} ({r.n:,})" for r in preference.itertuples()])
-    axes.set(
-        xlim=(-0.03, 1.03),
-        ylim=(len(preference) - 0.5, -0.5),
-        xlabel=f"P({HUMAN} speech scores better)",
-    )
+    axes.set(xlim=(-0.03, 1.03), ylim=(len(preference) - 0.5, -0.5), xlabel=f"P({HUMAN} speech scores better)")
     axes.grid(axis="both")
     axes.text(0.5, -0.55, "guessing ", ha="right", va="bottom", fontsize=SMALL + 0.2, color=GREY)
     footnote(

@@ -155,12 +155,7 @@ def _kernel_environment(stage: str) -> Iterator[Path]:
         profile = Path(name) / "profile_default"
         profile.mkdir()
         (profile / "ipython_kernel_config.py").write_text(KERNEL_CONFIGURATION, encoding="utf-8")
-        mine = {
-            "IPYTHONDIR": name,
-            "JUPYTER_PREFER_ENV_PATH": "1",
-            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-            RUNNER_VARIABLE: stage,
-        }
+        mine = {"IPYTHONDIR": name, "JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1", RUNNER_VARIABLE: stage}
         before = {key: os.environ.get(key) for key in mine}
         os.environ.update(mine)
         try:

@@ -118,11 +118,7 @@ class Claim:
                     return record
             lock = _lock(folder, job)
             lock.acquire(blocking=False)
-            who = {
-                "pid": os.getpid(),
-                "host": socket.gethostname(),
-                "since": datetime.now(UTC).isoformat(" ", "seconds"),
-            }
+            who = {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(" ", "seconds")}
             write_json(_place(folder, job) / HOLDER, {"job": job, "mode": mode, **who, "outputs": names})
             _HELD[folder, job] = cls(folder, job, lock)
         return None

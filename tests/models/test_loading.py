@@ -293,7 +293,7 @@ def test_a_packaged_or_unknown_model_cannot_be_fetched(project):
 
 
 def test_a_profile_is_fetched_whole(project, monkeypatch):
-    """The paper's five models, its judge, and the encoders and readers by their names on the hub; a pickle where the paper's is one."""
+    """The paper's five models, its judge, and encoders and readers by their names on the hub; a pickle where it has nothing else."""
     taken = {}
     monkeypatch.setattr(loading, "fetch_model", lambda name: taken.setdefault(name, "pinned"))
     monkeypatch.setattr(loading, "_download", lambda name, revision=None, pickle=False: taken.setdefault(name, pickle))
