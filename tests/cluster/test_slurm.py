@@ -52,17 +52,16 @@ def on_slurm(outputs: Path) -> subprocess.Popen:
     )
 
 
-def in_the_middle(slurm: Slurm, workflow: subprocess.Popen, outputs: Path, stage: str, mark: str) -> tuple[str, str]:
-    """Wait until a job of a stage runs and has left `mark` in its staging folder; its Slurm id and node."""
+def in_the_middle(slurm: Slurm, workflow: subprocess.Popen, outputs: Path, marks: dict[str, str]) -> tuple[str, str, str]:
+    """Wait until a job of one of these stages has begun its file `marks[stage]` on a node; its stage, Slurm id and node."""
     until = time.monotonic() + MINUTES * 60
     while time.monotonic() < until and workflow.poll() is None:
         for job, node, comment in slurm.jobs():
-            if f"rule_{stage}_wildcards" not in comment:
-                continue
-            if any(path.stat().st_size for path in (outputs / "slice/.partial").glob(f"{stage}-*/slice/**/{mark}")):
-                return job, node
+            stage = comment.removeprefix("rule_").partition("_wildcards")[0]
+            if stage in marks and list((outputs / "slice/.partial").glob(f"{stage}-*/slice/**/{marks[stage]}")):
+                return stage, job, node
         time.sleep(0.2)
-    raise AssertionError(f"no job of {stage} was seen at work; the log ends with\n{log_of(outputs)[-3000:]}")
+    raise AssertionError(f"no job of {', '.join(marks)} was seen at work; the log ends with\n{log_of(outputs)[-3000:]}")
 
 
 def log_of(outputs: Path, profile: str = "slurm") -> str:
@@ -89,15 +88,17 @@ def test_a_run_on_two_nodes_that_fail_is_the_local_run(tmp_path):
 
     with two_nodes(tmp_path / "cluster") as slurm:
         workflow = on_slurm(remote)
-        for stage, mark in (("03_finetune", "train_log.jsonl*"), ("04_generate", "shard-*.partial")):
-            job, _ = in_the_middle(slurm, workflow, remote, stage, mark)
+        marks = {"03_finetune": "train_log.jsonl*", "04_generate": "shard-*.partial"}
+        while marks:
+            stage, job, _ = in_the_middle(slurm, workflow, remote, marks)
             subprocess.run(["scancel", job], check=True)
+            del marks[stage]
         assert workflow.wait() == 1
         assert log_of(remote).rstrip().splitlines()[-1].endswith(".log)"), log_of(remote)[-2000:]
         print(f"two jobs cancelled: {time.monotonic() - began:.0f} s")
 
         workflow = on_slurm(remote)
-        job, node = in_the_middle(slurm, workflow, remote, "07_judge", "*.jsonl.partial")
+        _, job, node = in_the_middle(slurm, workflow, remote, {"07_judge": "*.jsonl.partial"})
         slurm.kill_node(node, job)
         time.sleep(1)
         assert workflow.poll() is None
