@@ -16,7 +16,7 @@ import time
 from parliabench_utils.run.params import parse_setting, split_settings
 from parliabench_utils.run.project import outputs_root
 from parliabench_utils.run.record import outstanding, why_failed
-from parliabench_utils.run.stages import JOB_KEYS, STAGES, as_typed, jobs, read_resources, settings_for
+from parliabench_utils.run.stages import JOB_KEYS, as_typed, jobs, read_resources, settings_for
 
 BEGAN = time.time()
 GIVEN = as_typed(workflow.config_settings.config_args, config, sys.argv)

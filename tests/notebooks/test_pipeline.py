@@ -15,9 +15,10 @@ from parliabench_utils import cli
 from parliabench_utils.results.tables import undescribed
 from parliabench_utils.run import runner
 from parliabench_utils.run.artefacts import read_jsonl, write_jsonl
-from parliabench_utils.run.stages import STAGES, maker
+from parliabench_utils.run.record import outstanding
+from parliabench_utils.run.stages import STAGES, jobs, maker
 from tests.conftest import ROOT
-from tests.slices import command, environment, run_all, run_stage
+from tests.slices import chosen_settings, command, environment, run_all, run_stage
 
 TABLES = [f"table{n:02d}" for n in range(1, 14)]
 DIMENSIONS = ("J_Coh", "J_Conc", "J_Rel", "J_Auth", "J_PolApp", "J_Qual")
@@ -40,6 +41,18 @@ def test_a_stage_is_done_and_says_what_made_it(run, stage):
 def test_a_second_run_skips_every_stage(slice_outputs):
     for stage, printed in run_all(slice_outputs).items():
         assert f"{stage}: skipped" in printed
+
+
+def test_snakemake_asks_only_for_what_does_not_hold_and_what_reads_it(slice_outputs, monkeypatch):
+    monkeypatch.setenv("PARLIABENCH_OUTPUTS", str(slice_outputs))
+    settings = {f"{stage}.{key}": value for stage in STAGES for key, value in chosen_settings(stage).items()}
+    assert outstanding(jobs("demo", "slice", settings=settings)) == []
+    folder = shutil.copytree(slice_outputs / "slice", slice_outputs / "lacking")
+    (folder / "05_text_metrics/smollm2-135m/baseline.parquet").unlink()
+    names = [job.name for job in outstanding(jobs("demo", "lacking", settings=settings))]
+    assert names == ["05_text_metrics", "08_statistics", "09_figures"]
+    found = outstanding(jobs("demo", "slice", settings=settings | {"08_statistics.correction": "holm"}))
+    assert [job.name for job in found] == ["08_statistics", "09_figures"]
 
 
 def test_tables_and_figures_are_all_there(run):

@@ -7,6 +7,8 @@ import sys
 import pytest
 from snakemake.cli import parse_config
 
+from parliabench_utils.run.artefacts import write_json
+from parliabench_utils.run.record import why_failed
 from parliabench_utils.run.stages import STAGES, as_typed, generated_files, jobs, read_resources
 from tests.conftest import ROOT
 
@@ -143,7 +145,9 @@ def test_the_runner_gets_the_runs_name_as_typed(tmp_path, name):
     assert (result.stdout + result.stderr).count(f"--profile demo --run {name}") == 9
 
 
-@pytest.mark.parametrize("arguments", [["profile=demo"], ["profile=paper", "group_by=model-type-shard", "set=seed=7"]])
+@pytest.mark.parametrize(
+    "arguments", [["profile=demo"], ["profile=paper", "group_by=model-type-shard", "set=n_shards=64 04_generate.min_words=40"]]
+)
 def test_snakemake_reads_the_same_jobs(tmp_path, arguments):
     environment = os.environ | {"PARLIABENCH_OUTPUTS": str(tmp_path)}
     command = [sys.executable, "-m", "snakemake", "--profile", "params/cluster/local", "--dry-run", "--quiet", "all"]
@@ -151,3 +155,16 @@ def test_snakemake_reads_the_same_jobs(tmp_path, arguments):
         [*command, "--config", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_why_jobs_failed_is_said_in_a_line_each(outputs):
+    """Of this attempt: what failed before it began is an old story, and a job that was not reached has none."""
+    found = jobs("demo", run="one")[:3]
+    for job, status in zip(found, ("failed", "done", "failed"), strict=True):
+        path = outputs / f"one/.partial/{job.name}/one/manifests/{job.name}.json"
+        write_json(path, {"status": status, "reason": "ValueError: no\n such column"})
+    os.utime(path, (1, 1))
+    log = outputs / "one/notebooks/01_ingest.log"
+    assert why_failed([*found, *jobs("demo", run="one")[3:]], since=100.0) == [
+        f"01_ingest: ValueError: no such column (log: {log})"
+    ]
