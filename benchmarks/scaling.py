@@ -1,9 +1,9 @@
-"""What a cluster costs and brings: planning a large run, the overhead of a Slurm job, and 04 to 07 on one and on two nodes.
+"""What a cluster costs and brings: planning a large run, and 04 to 07 on one and on two nodes.
 
     python -m benchmarks.scaling             # as root, with Debian's slurm-wlm and munge; it starts a Slurm of two one-core nodes
 
-Planning counts processor seconds of a dry run of the paper profile. A job's overhead is from its start on a node to the start of its
-notebook, less what loading the libraries takes alone. For the scaling the same run, prepared to 03 by one node, does 04 to 07.
+Planning counts processor seconds of a dry run of the paper profile. For the scaling the same small run, prepared to 03, does 04
+to 07 on one node and on two; `seconds in jobs` is what its manifests say, so that the rest is Slurm's and Snakemake's.
 """
 
 import json
@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import machine, markdown_table
-from parliabench_utils.run.stages import STAGES
 from tests.cluster.test_slurm import start
 from tests.cluster.two_nodes import ask, two_nodes
 from tests.conftest import ROOT
@@ -40,7 +39,7 @@ def planning(shards: int) -> dict[str, object]:
 
 
 def scaled(outputs: Path, prepared: Path, nodes: int) -> dict[str, object]:
-    """Wall seconds of 04 to 07 on so many nodes, and the mean a job that is spent outside its notebook's own stage."""
+    """Wall seconds of 04 to 07 on so many nodes, and the seconds of their jobs together."""
     shutil.copytree(prepared, outputs / "slice", symlinks=True)
     ask("scontrol", "update", "NodeName=n2", f"State={'RESUME' if nodes == 2 else 'DRAIN'}", "Reason=benchmark")
     began = time.time()
@@ -59,7 +58,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         (home / "prepared").mkdir()
-        if start("local", home / "prepared", "--until", *list(STAGES)[:3]).wait():
+        if start("local", home / "prepared", "--until", "03_finetune_compared").wait():
             raise RuntimeError((home / "prepared/local.log").read_text(encoding="utf-8")[-2000:])
         with two_nodes(home / "cluster"):
             rows = []

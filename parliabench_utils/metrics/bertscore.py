@@ -19,11 +19,10 @@ BLOCK = 128  # candidates compared at a time: bounds the memory
 BASELINES = {("roberta-large", 17): (0.83150584, 0.8314941, 0.83122575)}
 
 
-def signature(encoder: TokenEncoder, idf: bool = False, rescale: bool = False, match_specials: bool = True) -> str:
+def signature(encoder: TokenEncoder, idf: bool = False, rescale: bool = False) -> str:
     """What fixes a value; several references: the highest P, R and F1, each for itself, as the library has it."""
     weights = "idf:references" if idf else "idf:off"
-    specials = "matchable" if match_specials else "out"
-    return f"BERTScore|{encoder.signature}|{weights}|rescale:{rescale}|specials:{specials}|over:max|v1"
+    return f"BERTScore|{encoder.signature}|{weights}|rescale:{rescale}|specials:matchable|over:max|v1"
 
 
 def bertscore(
@@ -33,7 +32,6 @@ def bertscore(
     layer: int | None = None,
     idf: bool = False,
     rescale: bool = False,
-    match_specials: bool = True,
     idf_texts: Sequence[str] | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Precision, recall and F1, three arrays (n_speeches,), in [-1, 1]; NaN for a speech without pieces or references.
@@ -41,7 +39,7 @@ def bertscore(
     `references[i]` are the texts of speech i, equal weights; `idf` weighs pieces by their rarity in the references,
     or in `idf_texts`, which are the same whoever is scored.
     With `rescale` unrelated text is near 0; ValueError where no baseline of the encoder and layer is known. The opening
-    and closing pieces weigh nothing, but in the library a word may match them; `match_specials=False` ends that.
+    and closing pieces weigh nothing, but a word may match them, as in the library.
     """
     encoder = TokenEncoder(encoder, -1 if layer is None else layer) if isinstance(encoder, str) else encoder
     key = (encoder.name.rsplit("/", 1)[-1], encoder.layer)
@@ -55,8 +53,8 @@ def bertscore(
     for start in range(0, len(usable), BLOCK):
         block = usable[start : start + BLOCK]
         texts = sorted({text for i in block for text in (candidates[i], *references[i])})
-        encoded = encoder.encode(texts) if match_specials else [_without_specials(tokens) for tokens in encoder.encode(texts)]
-        spoken = {text: tokens for text, tokens in zip(texts, encoded, strict=True) if not tokens.special.all()}
+        encoded = zip(texts, encoder.encode(texts), strict=True)
+        spoken = {text: tokens for text, tokens in encoded if not tokens.special.all()}
         for shared, group in groupby(block, key=lambda i: references[i]):
             if known := [spoken[text] for text in shared if text in spoken]:
                 with_all = _against(known, weights)
@@ -81,11 +79,6 @@ def usable_pairs(candidates: Sequence[str | None], references: Sequence[Sequence
     references = [[text for text in texts if text and text.strip()] for texts in references]
     usable = [i for i, text in enumerate(candidates) if text and text.strip() and references[i]]
     return references, sorted(usable, key=lambda i: references[i])
-
-
-def _without_specials(tokens: Tokens) -> Tokens:
-    plain = ~tokens.special
-    return Tokens(tokens.ids[plain], tokens.vectors[plain], tokens.special[plain], tokens.kept[plain])
 
 
 def _against(references: Sequence[Tokens], idf: dict[int, float] | None) -> Callable[[Tokens], np.ndarray]:

@@ -126,6 +126,8 @@ class _Loader(yaml.SafeLoader):
         for key, value in node.value:
             self._refuse_two_meanings(value, f"{key.value}: " if isinstance(key, yaml.ScalarNode) else "")
         keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
+        if broken := [key for key in keys if isinstance(key, float)]:  # 1e3 is text to other readers
+            raise yaml.constructor.ConstructorError(None, None, f"{broken[0]} is no key", node.start_mark)
         twice = sorted({str(key) for key in keys if keys.count(key) > 1})
         if twice:
             raise yaml.constructor.ConstructorError(None, None, f"given twice: {', '.join(twice)}", node.start_mark)

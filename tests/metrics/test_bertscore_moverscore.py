@@ -86,13 +86,6 @@ def test_symmetry_bounds_and_adding_a_reference(token_encoder, text, other, more
     assert np.isnan(there) or 0 < there <= best + 1e-9 <= 1 + 1e-9
 
 
-def test_the_strict_form_keeps_words_from_matching_the_specials(token_encoder):
-    plain = np.stack(bertscore(SPEECHES, REFERENCES, token_encoder))
-    strict = np.stack(bertscore(SPEECHES, REFERENCES, token_encoder, match_specials=False))
-    assert (strict <= plain + 1e-9).all()
-    assert "specials:out" in signature(token_encoder, match_specials=False)
-
-
 def test_order_duplicates_and_batch_size_change_nothing(token_encoder):
     whole = np.stack(bertscore(SPEECHES, REFERENCES, token_encoder))
     small = TokenEncoder(layer=5, batch_size=1, keep_mb=0)

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parliabench_utils.run import params
@@ -165,6 +165,7 @@ def test_a_number_that_all_readers_agree_on_is_that_number(text, value):
 
 
 @given(st.text(st.sampled_from("0123456789_.:-+eExXoObyYnNfFsaT ~")))
+@example("0E0:")
 @settings(max_examples=500, deadline=None)
 def test_no_scalar_is_taken_otherwise_than_bare_papermill_takes_it(text):
     """Both agree, or ours refuses; but for 1e3, a number in YAML 1.2 alone, and texts that PyYAML itself cannot read."""

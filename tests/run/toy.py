@@ -54,7 +54,7 @@ def write(root: Path, body: str = WRITES, text: str = NOTEBOOK) -> None:
 
 def install(root: Path, put_item, put_attribute) -> None:
     """Make the package see the project in `root` and its stage; `put_…` are monkeypatch's, or the plain ones."""
-    stage = stages.Stage("toy", "Toy", (), lambda p, f: [root / "input.txt"], lambda p, f: [f / "toy.csv"])
+    stage = stages.Stage("toy", "Toy", (), (), lambda p, f: [root / "input.txt"], lambda p, f: [f / "toy.csv"])
     put_item(stages.STAGES, "toy", stage)
     for module in (runner, record, params):
         put_attribute(module, "project_root", lambda: root)
