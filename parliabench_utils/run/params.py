@@ -161,6 +161,7 @@ _TWO_MEANINGS = [
         (r"[-+]?[0-9][0-9_]*(:[0-9_]+)+(\.[0-9_]*)?", "is a number in base 60 to some readers; write the number in digits"),
         (r"[-+]?[0-9.]*_[0-9_.]*([eE][-+]?[0-9]+)?", "is a number to some readers; write the number without _"),
         (r"[-+]?0x[0-9a-fA-F]*_[0-9a-fA-F_]*", "is a number to some readers; write the number without _"),
+        (r"[-+]0x[0-9a-fA-F]+", "is a number to some readers; write the number in digits"),
         (r"[-+]?0[0-9]+", "has a leading zero; write the number without it"),
         (r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)?", "is a date to some readers; no parameter is one"),
         (r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "is no finite number; write a number"),

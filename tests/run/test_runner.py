@@ -197,7 +197,7 @@ def test_an_input_that_changes_meanwhile_is_named(project, outputs, monkeypatch)
     vouch_for_import(outputs / "toy", project / "input.txt")
     from parliabench_utils.run import stages
 
-    stage = stages.Stage("toy", "Toy", (), lambda p, f: [made], lambda p, f: [f / "toy.csv"])
+    stage = stages.Stage("toy", "Toy", (), (), lambda p, f: [made], lambda p, f: [f / "toy.csv"])
     monkeypatch.setitem(stages.STAGES, "toy", stage)
     write(project, WRITES + f"\nPath({str(made)!r}).write_text('second')")
     with pytest.raises(ValueError, match=r"01_ingest/dropped\.csv changed while it ran"):
@@ -316,7 +316,7 @@ def test_deeply_nested_files_are_named(project, outputs, capsys):
     (project / "input.jsonl").write_text('{"a": ' + DEEP)
     from parliabench_utils.run import stages
 
-    stages.STAGES["toy"] = stages.Stage("toy", "Toy", (), lambda p, f: [project / "input.jsonl"], lambda p, f: [f / "toy.csv"])
+    stages.STAGES["toy"] = stages.Stage("toy", "Toy", (), (), lambda p, f: [project / "input.jsonl"], lambda p, f: [f / "toy.csv"])
     assert cli.main(["run", "toy"]) == 2
     errors = capsys.readouterr().err
     assert "input.jsonl, line 1" in errors and errors.count("\n") == 1
