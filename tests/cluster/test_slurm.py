@@ -1,4 +1,4 @@
-"""A run over two Slurm nodes that lose jobs and a node on the way, against the same run by one call a notebook on this machine."""
+"""A run over two Slurm nodes that lose jobs and a node on the way, against the same run without Slurm."""
 
 import shutil
 import subprocess
@@ -30,8 +30,8 @@ def settings() -> str:
     return " ".join(texts)
 
 
-def start(profile: str, outputs: Path, *options: str, group_by: str = "model-type-shard") -> subprocess.Popen:
-    given = ["profile=demo", "run=slice", f"group_by={group_by}", f"set={settings()}"]
+def start(profile: str, outputs: Path, *options: str) -> subprocess.Popen:
+    given = ["profile=demo", "run=slice", "group_by=model-type-shard", f"set={settings()}"]
     command = [sys.executable, "-m", "snakemake", "--profile", f"params/cluster/{profile}", *options, "--config", *given]
     with (outputs / f"{profile}.log").open("a", encoding="utf-8") as log:
         return subprocess.Popen(command, cwd=ROOT, env=environment(outputs), stdout=log, stderr=log, text=True)
@@ -79,7 +79,7 @@ def test_a_run_on_two_nodes_that_fail_is_the_local_run(tmp_path):
     (remote / "slice/manifests").mkdir(parents=True)
     local.mkdir()
     began = time.monotonic()
-    assert start("local", local, group_by="all").wait() == 0, log_of(local, "local")[-3000:]
+    assert start("local", local).wait() == 0, log_of(local, "local")[-3000:]
     print(f"local: {time.monotonic() - began:.0f} s")
     for name in ("01_ingest", "02_dataset", "04_generate/human"):  # the test is about 03 to 09
         shutil.copytree(local / "slice" / name, remote / "slice" / name)
