@@ -287,5 +287,11 @@ def test_a_new_password_is_no_new_stage_and_another_server_is():
     assert without_credentials("http://a:b@h/v1") == "http://h/v1"
 
 
+def test_another_number_of_threads_is_another_run():
+    """Scores and adapters differ in their last digits then; the run's name and profile move no value."""
+    marks = [fingerprint({"n_threads": n, "run": run, "profile": run}, {}, "code") for n, run in ((1, "a"), (1, "b"), (2, "a"))]
+    assert marks[0] == marks[1] != marks[2]
+
+
 def test_a_manifest_names_no_folder_of_the_machine(tmp_path):
     assert name_in_manifest(tmp_path / "zuleika/corpus", tmp_path / "outputs/demo") == "corpus"
