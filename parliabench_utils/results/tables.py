@@ -550,7 +550,7 @@ def _settings(name: str, title: str, keys: list[str], ours: Mapping, paper: Mapp
     display = printed(data, ("Parameter", "parameter", ""), ("This run", "value", ""), ("Paper profile", "paper_profile", ""))
     notes = (
         "From the resolved parameters of notebook 03; sections in params/paper/.",
-        f"Computed with n_threads = {_text(ours.get('n_threads'))}: with another number all values differ in their last digits.",
+        f"Computed with n_threads = {_text(ours.get('n_threads'))}: with another number the last digits of values can differ.",
     )
     return Table(name, title, data, display, notes, inputs)
 
